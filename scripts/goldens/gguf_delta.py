@@ -16,6 +16,19 @@ def add_metadata(writer, config):
     writer.add_full_attention_interval(config["layer_types"].index("full_attention") + 1)
 
 
+def with_numbered_head(weights, layer):
+    """The head that predicts a further token under the names of a layer behind the last."""
+    parts = {"mtp.fc.": "eh_proj.", "mtp.pre_fc_norm_embedding.": "enorm.", "mtp.pre_fc_norm_hidden.": "hnorm.",
+             "mtp.norm.": "shared_head.norm.", "mtp.layers.0.": ""}
+    renamed = {}
+    for name, tensor in weights.items():
+        for old, new in parts.items():
+            if name.startswith(old):
+                name = f"model.layers.{layer}.{new}{name.removeprefix(old)}"
+        renamed[name] = tensor
+    return renamed
+
+
 def is_f32(name):
     """The convolution's weights stay in f32 whatever the file's type."""
     return "ssm_conv1d" in name

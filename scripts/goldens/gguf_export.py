@@ -1,6 +1,7 @@
 """Writes a model as GGUF with the keys, tensor names and layouts that llama.cpp's converter produces."""
 
 import math
+import re
 
 import gguf
 import torch
@@ -95,7 +96,11 @@ def write_gguf(path, case, config, weights):
     writer.add_name("golden")  # not the case's name: llama.cpp looks for names like phi3 here and expects their tokens
     writer.add_file_type(file_type)
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
-    METADATA[arch](writer, config)
+    heads = arch in gguf_delta.ARCHITECTURES and any(name.startswith("mtp.") for name in weights)
+    if heads:
+        weights = gguf_delta.with_numbered_head(weights, config["num_hidden_layers"])
+        writer.add_nextn_predict_layers(1)
+    METADATA[arch](writer, config | ({"num_hidden_layers": config["num_hidden_layers"] + 1} if heads else {}))
     add_vocabulary(writer, config.get("padded_vocab_size", config.get("vocab_size")))
     for name, tensor in tensors(arch, config, weights):
         is_matrix = tensor.dim() > 1 and not is_router(name) and not gguf_delta.is_f32(name)
@@ -511,7 +516,7 @@ def tensors(arch, config, weights):
         weights = stacked_head_norms(weights)
     if arch == gguf.MODEL_ARCH.DEEPSEEK2:
         weights = gguf_latent.divided(weights, config)
-    names = gguf.get_tensor_name_map(arch, layers)
+    names = gguf.get_tensor_name_map(arch, layers + 1)  # one more: a layer that predicts a further token
     for name, tensor in converted(weights).items():
         if arch == gguf.MODEL_ARCH.GPT_OSS and (own := gpt_oss.gguf_tensors(name, tensor)):
             yield from own
@@ -542,7 +547,16 @@ def tensors(arch, config, weights):
         for part, converted_part in own:
             # Tensors of stacked experts have no suffix in Hugging Face files.
             suffix = "" if part.endswith((".weight", ".bias")) or not part.endswith("_proj") else ".weight"
-            yield names.get_name(part + suffix, try_suffixes=(".weight", ".bias")), converted_part
+            yield nextn_name(part) or names.get_name(part + suffix, try_suffixes=(".weight", ".bias")), converted_part
+
+
+NEXTN = re.compile(r"model\.layers\.(\d+)\.(eh_proj|enorm|hnorm|embed_tokens|shared_head\.norm|shared_head\.head)\.weight")
+
+
+def nextn_name(name):
+    """Tensors of a head that predicts a further token, besides those of its layer."""
+    found = NEXTN.fullmatch(name)
+    return f"blk.{found[1]}.nextn.{found[2].replace('.', '_')}.weight" if found else None
 
 
 def gemma4_router_scale(name):

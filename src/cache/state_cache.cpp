@@ -56,6 +56,7 @@ void StateCache::copy_page(int32_t from, int32_t to) {
     memory_.copy(layer.keys + target * key, layer.keys + source * key, key);
     if (!layer.latent) memory_.copy(layer.values + target * value, layer.values + source * value, value);
   }
+  if (mirror_ != nullptr) mirror_->copy_page(from, to);
 }
 
 SlotView StateCache::slot(int i) const {

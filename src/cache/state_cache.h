@@ -40,6 +40,9 @@ class StateCache {
   BlockPool& blocks() { return blocks_; }
   BlockTable new_table(int32_t longest) { return {blocks_, options_.block_size, longest}; }
   void copy_page(int32_t from, int32_t to);  // of all paged states
+  // A cache with as many pages of its own, which belong to the same sequences: copy_page() copies there, too. Null:
+  // none.
+  void mirror_in(StateCache* other) { mirror_ = other; }
 
   bool has_slots() const { return !layout_.slots().empty(); }
   SlotView slot(int i) const;
@@ -59,6 +62,7 @@ class StateCache {
   BlockPool blocks_;
   SlotPool slots_;
   Memory& memory_;
+  StateCache* mirror_ = nullptr;
   Arena arena_;
   std::vector<KvLayer> paged_;
   // [slot][state]: the states of a sequence lie together, so that one copy takes a snapshot.

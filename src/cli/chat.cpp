@@ -124,9 +124,9 @@ void run(const ChatOptions& o) {
   const TextModel text = load_text_model(*source, o.answer);
   if (!text.chat) fail(ErrorKind::Usage, "this model has no chat template; 'millrace run --raw' continues a text");
   LoadOptions load = load_options(o.model);
-  add_draft_rows(load, o.draft);
+  const DraftSource drafts = open_drafts(o.draft, o.model, source, load);
   auto runner = load_runner(std::move(source), load);
-  const auto drafter = make_drafter(o.draft, o.model, *runner, text);
+  const auto drafter = make_drafter(drafts, *runner, text);
   EngineOptions engine_options;
   if (drafter) engine_options.draft_with(*drafter);
   Engine engine(*runner, engine_options);

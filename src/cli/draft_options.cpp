@@ -3,8 +3,11 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "engine/head_drafter.h"
 #include "engine/lookup_drafter.h"
 #include "engine/model_drafter.h"
+#include "models/draft_heads.h"
 
 namespace millrace {
 namespace {
@@ -21,30 +24,79 @@ void check_vocabularies(const Runner& main, const TextModel& text, const Runner&
     fail(ErrorKind::Usage, "--draft {}: cannot draft for this model: it has {} tokens, not {}", name, there, here);
 }
 
+int32_t most_tokens(DraftSource::Kind kind) {
+  switch (kind) {
+    case DraftSource::Kind::Lookup:
+      return LookupDrafter().most_tokens();
+    case DraftSource::Kind::Model:
+      return ModelDrafter::kMostTokens;
+    case DraftSource::Kind::Heads:
+      return HeadDrafter::kMostTokens;
+    case DraftSource::Kind::None:
+      break;
+  }
+  return 0;
+}
+
+DraftSource find_drafts(const std::string& name, const ModelOptions& model,
+                        const std::shared_ptr<const WeightSource>& main) {
+  using Kind = DraftSource::Kind;
+  if (name == "none") return {};
+  if (name == "lookup") return {Kind::Lookup, false, name, nullptr};
+  if (name == "auto" || name == "mtp") {
+    if (carries_heads(*main)) return {Kind::Heads, name == "auto", name, main};
+    if (name == "auto") return {Kind::Lookup, true, name, nullptr};
+    fail(ErrorKind::Usage, "--draft mtp: {} carries no heads that predict further tokens", main->origin());
+  }
+  ModelOptions draft = model;
+  draft.model = name;
+  auto source = open_model(draft);
+  const Kind kind = is_eagle3(*source) ? Kind::Heads : Kind::Model;
+  return {kind, false, name, std::move(source)};
+}
+
+// Null: heads that were not asked for by name would not fit or not pay.
+std::unique_ptr<Drafter> make_head_drafter(const DraftSource& drafts, Runner& main) {
+  if (drafts.by_default && main.rank().uses_host()) return nullptr;
+  auto heads = HeadDrafter::plan(main, drafts.source);
+  const bool fits = heads->memory().total() <= heads->memory().available;
+  if (drafts.by_default && (!fits || !HeadDrafter::pays(main, *heads))) {
+    log().info("the heads that predict further tokens are not used: they would {}", fits ? "not pay" : "not fit");
+    return nullptr;
+  }
+  load_weights(*heads);
+  return std::make_unique<HeadDrafter>(main, std::move(heads));
+}
+
 }  // namespace
 
 void add_draft_options(CLI::App& verb, DraftOptions& o) {
-  verb.add_option("--draft", o.draft,
-                  "guess tokens ahead, so that a step can give several of them; the text stays the same. lookup: where "
-                  "prompt or answer repeat themselves, as far as it saves time; none: one token a step; or a smaller "
-                  "MODEL of the same vocabulary that guesses")
+  verb.add_option(
+          "--draft", o.draft,
+          "guess tokens ahead, so that a step can give several of them; the text stays the same. lookup: where "
+          "prompt or answer repeat themselves, as far as it saves time; mtp: by the model's own heads; auto: mtp "
+          "if the model has them, else lookup; none: one token a step; or a smaller MODEL of the same "
+          "vocabulary, or an EAGLE-3 folder for this model")
       ->capture_default_str();
 }
 
-void add_draft_rows(LoadOptions& load, const DraftOptions& o) {
-  if (o.draft == "none") return;
-  const int64_t each = o.draft == "lookup" ? LookupDrafter().most_tokens() : ModelDrafter::kMostTokens;
+DraftSource open_drafts(const DraftOptions& o, const ModelOptions& model,
+                        const std::shared_ptr<const WeightSource>& main, LoadOptions& load) {
+  DraftSource drafts = find_drafts(o.draft, model, main);
+  const int64_t each = most_tokens(drafts.kind);
   load.logit_rows = std::max(load.logit_rows, load.sequences + std::min(kMostDraftRows, load.sequences * each));
+  if (drafts.kind == DraftSource::Kind::Heads) load.heads = drafts.source;
+  return drafts;
 }
 
-std::unique_ptr<Drafter> make_drafter(const DraftOptions& o, const ModelOptions& model, const Runner& main,
-                                      const TextModel& text) {
-  if (o.draft == "none") return nullptr;
-  if (o.draft == "lookup") return std::make_unique<LookupDrafter>();
-  ModelOptions draft = model;
-  draft.model = o.draft;
-  auto runner = ModelDrafter::plan(main, open_model(draft));
-  check_vocabularies(main, text, *runner, o.draft);
+std::unique_ptr<Drafter> make_drafter(const DraftSource& drafts, Runner& main, const TextModel& text) {
+  if (drafts.kind == DraftSource::Kind::None) return nullptr;
+  if (drafts.kind == DraftSource::Kind::Heads) {
+    if (auto drafter = make_head_drafter(drafts, main)) return drafter;
+  }
+  if (drafts.kind != DraftSource::Kind::Model) return std::make_unique<LookupDrafter>();
+  auto runner = ModelDrafter::plan(main, drafts.source);
+  check_vocabularies(main, text, *runner, drafts.name);
   load_weights(*runner);
   return std::make_unique<ModelDrafter>(std::move(runner));
 }

@@ -11,16 +11,25 @@
 namespace millrace {
 
 struct DraftOptions {
-  std::string draft = "lookup";
+  std::string draft = "auto";
 };
 
 void add_draft_options(CLI::App& verb, DraftOptions& options);
 
-// Reserves rows with logits for drafts.
-void add_draft_rows(LoadOptions& load, const DraftOptions& options);
+struct DraftSource {
+  enum class Kind : uint8_t { None, Lookup, Model, Heads };
+  Kind kind = Kind::None;
+  bool by_default = false;                     // heads are used if they fit and pay, else look-up
+  std::string name;                            // as given
+  std::shared_ptr<const WeightSource> source;  // of a model or of heads
+};
+// Opens the draft model or finds the heads of the main model, and reserves rows with logits and hidden states in the
+// options of the main model.
+DraftSource open_drafts(const DraftOptions& options, const ModelOptions& model,
+                        const std::shared_ptr<const WeightSource>& main, LoadOptions& load);
 
-// Loads the draft model if one is named; null: no drafts. `main` is loaded, `text` may have no tokenizer.
-std::unique_ptr<Drafter> make_drafter(const DraftOptions& options, const ModelOptions& model, const Runner& main,
-                                      const TextModel& text);
+// Loads the draft model or the heads; null: no drafts. `main` is loaded with the options of open_drafts() and outlives
+// the drafter. `text` may have no tokenizer.
+std::unique_ptr<Drafter> make_drafter(const DraftSource& drafts, Runner& main, const TextModel& text);
 
 }  // namespace millrace

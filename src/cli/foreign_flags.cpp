@@ -25,7 +25,7 @@ constexpr std::array kForeign{
     Foreign{"--lora", "adapters are not supported"},
     Foreign{"-md", "here it is --draft MODEL"},
     Foreign{"--model-draft", "here it is --draft MODEL"},
-    Foreign{"--speculative-config", "here it is --draft lookup, none or MODEL"},
+    Foreign{"--speculative-config", "here it is --draft lookup, mtp, none, MODEL or an EAGLE-3 folder"},
     Foreign{"-p", "the prompt is an argument: millrace run \"PROMPT\""},
     Foreign{"--prompt", "the prompt is an argument: millrace run \"PROMPT\""},
     Foreign{"-i", "'millrace chat' holds a conversation"},

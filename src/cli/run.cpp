@@ -143,9 +143,9 @@ void run(const RunOptions& o) {
   if (!o.tokens || has_tokenizer(*source)) text = load_text_model(*source, o.answer);
   const bool chat = is_chat(o, text);
   LoadOptions load = load_options(o.model);
-  add_draft_rows(load, o.draft);
+  const DraftSource drafts = open_drafts(o.draft, o.model, source, load);
   auto runner = load_runner(std::move(source), load);
-  const auto drafter = make_drafter(o.draft, o.model, *runner, text);
+  const auto drafter = make_drafter(drafts, *runner, text);
   const double load_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 
   EngineOptions engine_options;

@@ -74,7 +74,7 @@ LoadedModel load(const ServeOptions& o, const std::string& model, std::shared_pt
   options.populate_kv = true;
   options.batch_invariant = o.batch_invariant;
   options.logit_rows = std::max<int64_t>(o.sequences, kScoredRows);
-  add_draft_rows(options, o.draft);
+  const DraftSource drafts = open_drafts(o.draft, one, source, options);
   options.pool = pool;
   const auto plan = [&] { return std::make_unique<Runner>(source, options); };
   loaded.runner = plan();
@@ -84,7 +84,7 @@ LoadedModel load(const ServeOptions& o, const std::string& model, std::shared_pt
   }
   load_weights(*loaded.runner);
   pool = loaded.runner->options().pool;
-  loaded.drafter = make_drafter(o.draft, one, *loaded.runner, loaded.text);
+  loaded.drafter = make_drafter(drafts, *loaded.runner, loaded.text);
   return loaded;
 }
 

@@ -12,9 +12,13 @@ class DraftHistory {
   // The probability that the next draft token is right, if all before it are.
   double chance() const { return (right_ + kPrior * kPriorWeight) / (tried_ + kPriorWeight); }
 
-  // Whether step number `step` should look for drafts. Where steps run ahead, a step with drafts cannot, so a sequence
-  // without useful drafts looks for them in every eighth step only. All such sequences look in the same steps.
+  // Whether step number `step` should look for drafts. Where steps run ahead, a step with drafts cannot; where heads
+  // draft, the logits of each first token take time. So a sequence without useful drafts looks for them in every eighth
+  // step only. All such sequences look in the same steps.
   bool due(int64_t step) const { return step % pause_ == 0; }
+
+  // A drafter that follows sequences costs time in every step, so it leaves a sequence that has no drafts for so long.
+  bool gave_up() const { return idle_ >= kMostIdle; }
 
   // After a step: `drafted` tokens were verified, `accepted` of them were right.
   void record(int32_t drafted, int32_t accepted) {
@@ -23,6 +27,7 @@ class DraftHistory {
     const double fade = drafted > 0 ? kFade : kSlowFade;
     right_ = fade * right_ + accepted;
     tried_ = fade * tried_ + std::min(drafted, accepted + 1);
+    idle_ = drafted > 0 ? 0 : idle_ + 1;
     pause_ = drafted > 0 ? 1 : std::min(2 * pause_, kLongestPause);
   }
 
@@ -30,7 +35,9 @@ class DraftHistory {
   static constexpr double kPrior = 0.5, kPriorWeight = 2, kFade = 0.9, kSlowFade = 0.99;
   static constexpr int64_t kLongestPause = 8;  // steps
   double right_ = 0, tried_ = 0;
+  static constexpr int32_t kMostIdle = 256;  // steps; the history fades within about a hundred
   int64_t pause_ = 1;
+  int32_t idle_ = 0;
 };
 
 }  // namespace millrace

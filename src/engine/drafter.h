@@ -12,6 +12,16 @@ struct DraftAsk {
   std::span<const int32_t> tokens;  // prompt and generated tokens
   std::span<int32_t> draft;         // the drafter writes its guess of the next tokens to the front
   int32_t given = 0;                // and its length here; 0: no guess
+  std::span<const int32_t> pages;   // of the sequence, with room for all of the draft but its last token
+};
+
+// The rows of one sequence that the last step computed, without those of rejected drafts.
+struct FollowedRows {
+  uint64_t sequence = 0;
+  std::span<const int32_t> tokens, pages;  // of the sequence; the token behind the last row is known
+  int32_t row = 0;                         // the first row in the step,
+  int32_t position = 0, rows = 0;          // its position, and the number of rows
+  bool drafts = false;                     // a draft may be asked for next
 };
 
 class Drafter {
@@ -27,6 +37,10 @@ class Drafter {
   // Time of a pass that extends the drafts of so many sequences by one token. 0: too short to count; the engine then
   // asks for drafts first and plans their lengths afterwards.
   virtual double pass_us(int64_t /*sequences*/) const { return 0; }
+  // The drafter reads the target's hidden states: it is told the rows of each step while they are in memory, and keeps
+  // state in the pages of the sequences. Steps of such sequences do not run ahead.
+  virtual bool follows() const { return false; }
+  virtual void follow(std::span<const FollowedRows> /*sequences*/) {}
   // The sequence ended or was preempted.
   virtual void forget(uint64_t /*sequence*/) {}
 };

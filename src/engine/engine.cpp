@@ -155,6 +155,7 @@ bool Engine::step(FunctionRef<void(const Emission&)> emit, FunctionRef<void()> m
   for (auto& part : ahead_.plan.parts) {
     if (part.sequence != nullptr && part.sequence->finished()) part.sequence = nullptr;
   }
+  if (!ahead_.started) scheduler_.follow();
   scheduler_.retire();
   drop_ahead();
   return !scheduler_.idle();

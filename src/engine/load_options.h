@@ -13,7 +13,15 @@
 
 namespace millrace {
 
+class Model;
+class WeightSource;
 struct Architecture;
+
+// The model that draft heads read (models/draft_heads.h).
+struct DraftTarget {
+  const Model* model = nullptr;  // null: these are no draft heads
+  DType features = DType::F32;   // number format of its hidden states
+};
 
 struct LoadOptions {
   DeviceChoice device = DeviceChoice::Cpu;
@@ -41,6 +49,8 @@ struct LoadOptions {
   int64_t cpu_memory = 0;
   bool cpu_as_card = false;  // CPU only, for tests: gpu_memory limits the CPU as it limits a GPU
   int block_size = 64;
+  std::shared_ptr<const WeightSource> heads;  // draft heads to come: steps keep the hidden states that they read
+  DraftTarget drafts_for;                     // loads the draft heads of the source
   // CPU only: writes the whole KV cache once at load. Otherwise the operating system zeroes memory at the first write,
   // up to 2 MB for the keys and values of each layer, and a step during generation can take 100 ms.
   bool populate_kv = false;

@@ -29,6 +29,7 @@ std::unique_ptr<Runner> ModelDrafter::plan(const Runner& main, const std::shared
   load.architecture = nullptr;
   load.forced.clear();
   load.gpu_memory = 0;
+  load.heads.reset();
   load.batch_invariant = false;
   load.logit_rows = load.sequences;
   load.device_draws = true;  // chains need the likeliest token only

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "hardware/detect.h"
+#include "models/draft_heads.h"
 
 namespace millrace {
 namespace {
@@ -87,9 +88,7 @@ void Rank::plan(const WeightSource& source) {
   activations_ = {};
   plan_ = {};
   weights_ = std::make_unique<Weights>(source, *ops_, HostUnits{host_ops_.get(), host_units_}, experts_in_);
-  const Architecture& architecture =
-      options_.architecture != nullptr ? *options_.architecture : find_architecture(source);
-  model_ = architecture.make(source, *weights_, layout_);
+  model_ = make_model(source);
   weights_->check_all_used();
 
   const DType fast_kv = ops_->working() == DType::F32 ? DType::F16 : ops_->working();
@@ -97,12 +96,24 @@ void Rank::plan(const WeightSource& source) {
   const bool in_f32 = options_.exact || (model_->pools() && ops_->precision() == Precision::Exact);
   options_.kv_type = options_.kv_type.value_or(in_f32 ? DType::F32 : fast_kv);
   check_kv_type(*options_.kv_type, layout_);
-  read_calibration(source);
+  if (!model_->is_draft_head()) read_calibration(source);
   decide_slots();
   decide_context();
   if (model_->pools()) options_.rows = std::max(options_.rows, options_.context);  // a sequence is one slice
   plan_steps();
   plan_memory();
+}
+
+std::unique_ptr<Model> Rank::make_model(const WeightSource& source) {
+  if (options_.drafts_for.model != nullptr)
+    return make_draft_head(source, *weights_, layout_, *options_.drafts_for.model);
+  const Architecture& architecture =
+      options_.architecture != nullptr ? *options_.architecture : find_architecture(source);
+  auto model = architecture.make(source, *weights_, layout_);
+  if (options_.heads == nullptr) return model;
+  if (!model->gives_features()) refuse(source, "draft heads for architecture '" + source.config().architecture() + "'");
+  model->taps = head_taps(*options_.heads, model->config().layers);
+  return model;
 }
 
 size_t Rank::weight_bytes() const { return weights_->packed_bytes() + weights_->in_place_bytes(); }
@@ -118,8 +129,8 @@ void Rank::open(const WeightSource& source) {
   options_.logit_rows = std::max(options_.logit_rows, options_.sequences);
   options_.device_draws |= !device_->is_host();
   if (options_.pool == nullptr) options_.pool = std::make_shared<ThreadPool>(options_.threads);
-  plans_ = options_.plans != nullptr ? *options_.plans
-                                     : PlanCache::load(PlanCache::file_for(hardware.id, hardware.threads));
+  plans_ =
+      options_.plans != nullptr ? *options_.plans : PlanCache::load(PlanCache::file_for(hardware.id, hardware.threads));
 }
 
 void Rank::make_ops(const WeightSource& source) {

@@ -21,6 +21,7 @@ struct StepShape {
   int64_t wanted = 1;     // rows that reach the head
   int64_t hidden = 0;     // of those: rows that want hidden states instead of logits
   bool gathered = false;  // the wanted rows are not simply all rows in order
+  bool own = true;        // draft heads: the features come from their own previous pass
 };
 
 class Rank {
@@ -48,6 +49,7 @@ class Rank {
   Device& device() { return *device_; }
   const Device& device() const { return *device_; }
   Ops& ops() { return *ops_; }
+  DType working() const { return ops_->working(); }
   const Model& model() const { return *model_; }
   const StateLayout& layout() const { return layout_; }
   StateCache& state() { return *state_; }
@@ -64,6 +66,7 @@ class Rank {
   void open(const WeightSource& source);
   void plan(const WeightSource& source);
   void make_ops(const WeightSource& source);
+  std::unique_ptr<Model> make_model(const WeightSource& source);
   void make_host_ops(const WeightSource& source);
   void open_host();
   void place_on_host(const WeightSource& source, int64_t wanted_context, int64_t wanted_kv_tokens);

@@ -34,6 +34,10 @@ std::vector<StepShape> shapes_to_plan(const LoadOptions& o, bool pools) {
   return shapes;
 }
 
+int64_t features_width(const Model& target) {
+  return target.config().hidden * std::max<int64_t>(1, std::ssize(target.taps.layers));
+}
+
 }  // namespace
 
 void Rank::run_dry(const StepShape& shape, Activations& buffers) {
@@ -43,6 +47,12 @@ void Rank::run_dry(const StepShape& shape, Activations& buffers) {
   for (int32_t i = 0; i < shape.sequences; ++i) slices.push_back({i * each, each, length - each, length, {}});
   PlacedBatch batch{{tokens, slices, wanted, shape.hidden}};
   batch.wants_every_row = tokens.size() == wanted.size() && !shape.gathered;
+  if (model_->is_draft_head()) {
+    const auto& target = *options_.drafts_for.model;
+    const int64_t own = model_->config().hidden, cols = shape.own ? own : features_width(target);
+    const DType dtype = shape.own ? ops_->working() : options_.drafts_for.features;
+    batch.features = {{dtype, shape.rows, cols, cols, nullptr}, tokens, shape.own};
+  }
   Pass pass(*ops_, buffers, *dry_state_, model_->config(), batch);
   pass.scores = &knowledge_;
   model_->forward(pass);
@@ -63,7 +73,12 @@ void Rank::plan_steps() {
   dry_state_ = std::make_unique<StateCache>(layout_, StateOptions{*options_.kv_type, options_.block_size});
   ops_->plan_for({options_.rows, options_.sequences, options_.context});
   ops_->observe(Ops::Mode::Plan);
-  for (const StepShape& shape : shapes_to_plan(options_, model_->pools())) run_dry(shape, activations_);
+  for (StepShape shape : shapes_to_plan(options_, model_->pools())) {
+    run_dry(shape, activations_);
+    if (!model_->is_draft_head()) continue;
+    shape.own = false;
+    run_dry(shape, activations_);
+  }
   ops_->observe(Ops::Mode::Run);
   ops_->warn_of_unused_forced_kernels();
 }

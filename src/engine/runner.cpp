@@ -39,6 +39,7 @@ void Runner::compute(const PlacedBatch& batch, int slot) {
   rank_->tables().send();
   const Pass pass = rank_->forward(batch);
   last_ = pass.last;
+  features_ = pass.features;
   results_->take(pass.logits, *draws_, slot, ops());
 }
 
@@ -59,7 +60,7 @@ void Runner::replay_or_record(const PlacedBatch& batch, int64_t pages, int slot)
   const auto sequences = static_cast<int64_t>(batch.sequences.size());
   const auto is_it = [&](const RecordedStep& step) {
     return step.rows == rows && step.sequences == sequences && step.pages == pages && step.draws == draws_->any() &&
-           step.slot == slot;
+           step.slot == slot && step.features == batch.features.matrix.data;
   };
   const auto found = std::find_if(recorded_.begin(), recorded_.end(), is_it);
   if (found != recorded_.end()) {
@@ -72,7 +73,8 @@ void Runner::replay_or_record(const PlacedBatch& batch, int64_t pages, int slot)
   auto recording = recorded(batch, slot);
   if (recording == nullptr) return;  // out of GPU memory: the next step is launched kernel by kernel again
   if (recorded_.size() == kRecordedSteps) recorded_.pop_back();
-  recorded_.insert(recorded_.begin(), {rows, sequences, pages, draws_->any(), slot, std::move(recording)});
+  recorded_.insert(recorded_.begin(),
+                   {rows, sequences, pages, draws_->any(), slot, batch.features.matrix.data, std::move(recording)});
 }
 
 DrawTables& Runner::draws() {

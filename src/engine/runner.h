@@ -30,6 +30,9 @@ class Runner {
   // `meanwhile` is host work that runs while the device computes; on the CPU it runs before the step. It must not
   // change the batch.
   Matrix forward(const Batch& batch, FunctionRef<void()> meanwhile);
+  // Hidden states of all rows of the last step in device memory, as the model's FeatureTaps say, until the next step; of
+  // draft heads those that continue a draft, by row of logits.
+  Matrix features() const { return features_; }
   // Hidden states after the final norm, for the rows of the last step that want no logits.
   Matrix hidden();
 
@@ -82,6 +85,7 @@ class Runner {
     int64_t rows = 0, sequences = 0, pages = 0;
     bool draws = false;
     int slot = 0;
+    const std::byte* features = nullptr;  // input of draft heads
     std::unique_ptr<Recording> recording;
   };
 
@@ -103,6 +107,7 @@ class Runner {
   bool lost_ = false;
   std::vector<RecordedStep> recorded_;       // most recently used first
   std::vector<Started> started_;             // oldest first; at most Device::kStepsAtOnce
+  Matrix features_;                          // Pass::features; all steps share its memory
   Matrix last_;                              // [wanted rows, hidden]: Pass::last of the last step that was not replayed
   std::pair<int64_t, int64_t> hidden_rows_;  // first row and count in the last step
 };

@@ -14,6 +14,7 @@ Scheduler::Scheduler(StateCache& kv, const SchedulerLimits& limits, StepPacer& p
   drafting_.reserve(sequences);
   asks_.reserve(sequences);
   offers_.reserve(sequences);
+  followed_.reserve(sequences);
   drafts_.resize(sequences * static_cast<size_t>(limits.draft_tokens));
   draft_plan_.reserve(sequences, static_cast<size_t>(limits.logit_rows));
 }
@@ -89,6 +90,7 @@ void Scheduler::count_cached(Sequence& sequence, int32_t tokens) {
 
 void Scheduler::advance(Sequence& sequence, int32_t rows) {
   sequence.advance(rows);
+  sequence.fresh.rows += rows;
   const Sequence::Prefill& prefill = sequence.prefill;
   const bool whole_prompt = sequence.pending().empty() && sequence.generated() == 0;
   const bool snapshot_due = sequence.computed() == prefill.stop && !sequence.pending().empty();
@@ -222,7 +224,8 @@ bool Scheduler::compose_ahead(const Plan& now, Plan& next, StepBatch& batch) {
   for (size_t row = 0; row < now.parts.size(); ++row) {
     Sequence* s = now.parts[row].sequence;
     if (s == nullptr || s->length() + 1 >= s->longest()) continue;
-    if (may_draft(*s, steps_ + 1)) return false;  // the drafter needs the token first
+    // The drafter needs the token first, or the hidden states of this step.
+    if (is_followed(*s) || may_draft(*s, steps_ + 1)) return false;
     const int32_t length = s->length() + 1;
     const bool grows_long = limits_.long_from > 0 && !s->prefix_key.long_rope && length > limits_.long_from;
     if (grows_long || !take_pages(*s, length, 0)) return false;
@@ -231,6 +234,7 @@ bool Scheduler::compose_ahead(const Plan& now, Plan& next, StepBatch& batch) {
     const int32_t unknown = ~static_cast<int32_t>(row);
     batch.add({&unknown, 1}, length - 1, length, s->table().pages(), StepBatch::Logits::Last, s->slot.id());
     next.parts.push_back({s, 1, {0, 1}, {}});
+    s->fresh = {};  // the next step overwrites the hidden states of this one
   }
   if (next.parts.empty()) return false;
   ++steps_;
@@ -244,6 +248,7 @@ void Scheduler::add_part(Plan& plan, StepBatch& batch, Sequence& s, int32_t rows
   if (rows <= 0) return;
   const Part part{&s, rows, s.wanted_logits(rows), s.wanted_hidden(rows)};
   logit_room_ -= chosen(rows);
+  s.fresh = {static_cast<int32_t>(batch.rows()), s.computed(), 0};
   batch.add(s.pending().first(static_cast<size_t>(rows)), s.computed(), s.length(), s.table().pages(), part.logits,
             part.hidden, s.slot.id(), s.drafted() > 0, s.request().second);
   plan.parts.push_back(part);

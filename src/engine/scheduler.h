@@ -76,6 +76,8 @@ class Scheduler {
   Sequence* fork(Sequence& parent, int32_t choice);
   // Drops the computed rows past the known tokens of the sequence: rows of rejected drafts.
   void truncate(Sequence& sequence);
+  // Call after the step, while its hidden states are in memory: tells the drafter the computed rows, if it follows.
+  void follow();
   void retire();  // finished sequences give back their pages
 
   const std::vector<std::unique_ptr<Sequence>>& running() const { return running_; }
@@ -117,11 +119,13 @@ class Scheduler {
   bool rewind(Sequence& sequence);
   bool unshare_last_page(Sequence& sequence);
   bool take_checkpoint(Sequence& sequence);
+  bool is_followed(const Sequence& sequence) const;
   bool may_draft(const Sequence& sequence, int64_t step) const;
   static uint64_t draft_key(const Sequence& sequence);
   int32_t draft_room(const Sequence& sequence, int64_t rows) const;
   void draft_tokens();
   std::span<const int32_t> draft_lengths(const Decodes& decodes, int64_t room);
+  int32_t with_pages(Sequence& sequence, int32_t drafts);
   void take_drafts();
   void requeue_grown();
   void share_chunk(const Decodes& decodes, int64_t rows);
@@ -150,6 +154,7 @@ class Scheduler {
   std::vector<Sequence*> drafting_;
   std::vector<DraftAsk> asks_;
   std::vector<DraftOffer> offers_;
+  std::vector<FollowedRows> followed_;
   std::vector<int32_t> drafts_;  // [sequences, draft_tokens]
   DraftPlan draft_plan_;
   int64_t steps_ = 0;  // composed since the engine was idle

@@ -1,14 +1,35 @@
 // The drafts of a step: how many tokens of each sequence, and the removal of rejected rows.
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "engine/scheduler.h"
 
 namespace millrace {
 
+bool Scheduler::is_followed(const Sequence& s) const {
+  if (limits_.drafter == nullptr || !limits_.drafter->follows() || s.most_drafts() == 0) return false;
+  return !limits_.drafts_by_cost || !s.draft_history.gave_up();
+}
+
+void Scheduler::follow() {
+  followed_.clear();
+  for (auto& s : running_) {
+    const auto fresh = std::exchange(s->fresh, {});
+    if (fresh.row == Sequence::Fresh::kNone || fresh.rows == 0 || !is_followed(*s)) continue;
+    followed_.push_back({draft_key(*s), s->tokens(), s->table().pages(), fresh.row, fresh.position, fresh.rows,
+                         s->generating() && !s->finished() && may_draft(*s, steps_ + 1)});
+  }
+  if (!followed_.empty()) limits_.drafter->follow(followed_);
+}
+
 bool Scheduler::may_draft(const Sequence& s, int64_t step) const {
   if (limits_.drafter == nullptr || s.most_drafts() == 0) return false;
-  return !limits_.drafts_by_cost || !limits_.runs_ahead || s.draft_history.due(step);
+  const bool follows = limits_.drafter->follows();
+  if (follows && !is_followed(s)) return false;
+  if (!limits_.drafts_by_cost) return true;
+  const bool every_step = !limits_.runs_ahead && !follows;
+  return every_step || s.draft_history.due(step);
 }
 
 uint64_t Scheduler::draft_key(const Sequence& s) { return s.id() << 8 | static_cast<uint64_t>(s.choice()); }
@@ -34,23 +55,26 @@ void Scheduler::draft_tokens() {
     decodes.positions += s->length();
   }
   if (limits_.drafter == nullptr) return;
+  const bool follows = limits_.drafter->follows();
   int64_t room = std::min(limits_.rows - decodes.rows, limits_.logit_rows - std::ssize(running_));
   if (decodes.rows < std::ssize(running_)) room /= 2;
   for (auto& s : running_) {
     const int32_t most = s->generating() && may_draft(*s, steps_) ? draft_room(*s, room) : 0;
     if (most == 0) continue;
     const auto buffer = std::span(drafts_).subspan(asks_.size() * static_cast<size_t>(limits_.draft_tokens));
-    asks_.push_back({draft_key(*s), s->tokens(), buffer.first(static_cast<size_t>(most)), most});
+    asks_.push_back({draft_key(*s), s->tokens(), buffer.first(static_cast<size_t>(most)), most, {}});
     drafting_.push_back(s.get());
   }
   if (asks_.empty()) return;
-  // A drafter whose passes take time drafts no more than the plan wants.
-  const bool plan_first = limits_.drafts_by_cost && limits_.drafter->pass_us(1) > 0;
+  // A drafter whose passes take time drafts no more than the plan wants. One that follows needs pages for its drafts.
+  const bool plan_first = follows || (limits_.drafts_by_cost && limits_.drafter->pass_us(1) > 0);
   if (!plan_first) limits_.drafter->draft_all(asks_);
   if (std::all_of(asks_.begin(), asks_.end(), [](const DraftAsk& ask) { return ask.given == 0; })) return;
   const auto lengths = draft_lengths(decodes, room);
   for (size_t i = 0; i < asks_.size(); ++i) {
     asks_[i].given = std::min(asks_[i].given, lengths[i]);
+    if (follows) asks_[i].given = with_pages(*drafting_[i], asks_[i].given);
+    asks_[i].pages = drafting_[i]->table().pages();
     asks_[i].draft = asks_[i].draft.first(static_cast<size_t>(asks_[i].given));
   }
   if (plan_first) limits_.drafter->draft_all(asks_);
@@ -66,10 +90,18 @@ std::span<const int32_t> Scheduler::draft_lengths(const Decodes& decodes, int64_
   }
   if (!limits_.drafts_by_cost) return draft_plan_.share(offers_, room);
   const auto step_us = [&](const DraftedRows& drafts) {
-    const double passes = static_cast<double>(drafts.longest) * limits_.drafter->pass_us(drafts.sequences);
+    // The first token of each draft comes from the pass that follows every step anyway.
+    const int64_t longest = std::max<int64_t>(0, drafts.longest - (limits_.drafter->follows() ? 1 : 0));
+    const double passes = static_cast<double>(longest) * limits_.drafter->pass_us(drafts.sequences);
     return pacer_.verify_us(decodes, drafts) + passes;
   };
   return draft_plan_.choose(offers_, {decodes.rows, room, limits_.draft_margin}, step_us);
+}
+
+// Takes pages for so many drafts, without preemption. Returns the number that fits.
+int32_t Scheduler::with_pages(Sequence& s, int32_t drafts) {
+  if (drafts == 0 || take_pages(s, s.length() + drafts, 0)) return drafts;
+  return std::clamp(s.table().capacity() - s.length(), 0, drafts);
 }
 
 // Drafts take pages without preemption.
@@ -78,7 +110,7 @@ void Scheduler::take_drafts() {
     Sequence& s = *drafting_[i];
     s.set_drafts(asks_[i].draft.first(static_cast<size_t>(asks_[i].given)));
     if (s.drafted() == 0) continue;
-    if (!take_pages(s, s.length() + s.drafted(), 0)) s.keep_drafts(s.table().capacity() - s.length());
+    s.keep_drafts(with_pages(s, s.drafted()));
     if (s.drafted() > 0 && !take_checkpoint(s)) s.drop_drafts();
   }
 }

@@ -139,7 +139,10 @@ void Scheduler::keep_full_pages(Sequence& sequence) {
     const int32_t own = sequence.table().pages()[index];
     sequence.node = tree_.insert(node_of(sequence), tokens, own);
     const int32_t kept = PrefixTree::page(sequence.node);
-    if (kept != own) sequence.table().replace(index, kept);  // another sequence computed the same page
+    if (kept != own) {  // another sequence computed the same page
+      sequence.table().replace(index, kept);
+      sequence.fresh.skip_to(static_cast<int32_t>(index + 1) * block);
+    }
     ++sequence.pages_in_tree;
   }
 }
@@ -158,6 +161,7 @@ void Scheduler::release(Sequence& sequence) {
   }
   sequence.table().clear();
   sequence.begin_again();
+  sequence.fresh = {};
 }
 
 void Scheduler::keep_pages(Sequence& sequence) {

@@ -86,6 +86,22 @@ class Sequence {
   double compute_ms = 0;
   std::optional<double> joules;
 
+  // The rows of the last step that the drafter has not followed (Drafter::follow).
+  struct Fresh {
+    int32_t row = kNone;  // the first one in the step
+    int32_t position = 0, rows = 0;
+    static constexpr int32_t kNone = -1;  // their hidden states are lost
+
+    void skip_to(int32_t end) {
+      if (row == kNone) return;
+      const int32_t skipped = std::clamp(end - position, 0, rows);
+      row += skipped;
+      position += skipped;
+      rows -= skipped;
+    }
+  };
+  Fresh fresh;
+
   // Drafts are guesses of the tokens after the known ones; between two steps there are none. set_drafts() cuts the
   // drafts before the first end token and before the first token that the constraint forbids or ends with. It also
   // prepares the masks of all pending rows.

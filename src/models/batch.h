@@ -7,6 +7,13 @@
 
 namespace millrace {
 
+// The second input of a draft head (models/draft_heads.h): a hidden state for each row of the batch.
+struct DraftFeatures {
+  Matrix matrix;                  // in device memory
+  std::span<const int32_t> rows;  // of `matrix`, for each row of the batch
+  bool own = false;               // hidden states of the head's previous pass, not of the target
+};
+
 struct Batch {
   // All sequences' tokens, slice after slice. A negative token refers to the token that row ~token of the previous step
   // chose.
@@ -14,6 +21,7 @@ struct Batch {
   std::span<const SequenceSlice> sequences;  // cover the tokens in order; their pages have room for the new rows
   std::span<const int32_t> logit_rows;       // rows whose logits are wanted, each once
   int64_t without_logits = 0;                // the last so many logit rows need only hidden states after the final norm
+  DraftFeatures features;                    // of a draft head
 };
 
 // The batch in device memory, with tables derived from the slices.

@@ -33,7 +33,7 @@ bool is_counting(std::span<const int32_t> rows) {
 
 size_t BatchTables::bytes(const Sizes& s) {
   Cursor cursor{nullptr, nullptr};
-  for (int i = 0; i < 5; ++i) cursor.take<int32_t>(s.rows);
+  for (int i = 0; i < 6; ++i) cursor.take<int32_t>(s.rows);
   cursor.take<int32_t>(s.logit_rows);
   cursor.take<Slice>(s.sequences);
   cursor.take<int32_t>(s.sequences * s.pages);
@@ -82,11 +82,13 @@ PlacedBatch BatchTables::place(const Batch& batch, int64_t pages, int slot) {
   if (device_.is_host()) return placed;
 
   const auto [tokens, placed_tokens] = cursor.take<int32_t>(rows);
+  const auto [features, placed_features] = cursor.take<int32_t>(std::ssize(batch.features.rows));
   const auto [logits, placed_logits] = cursor.take<int32_t>(logit_rows);
   const auto [slices, placed_slices] = cursor.take<Slice>(sequences);
   const auto [table, placed_table] = cursor.take<int32_t>(sequences * pages);
   const auto [slots, placed_slots] = cursor.take<int32_t>(sequences);
   std::copy(batch.tokens.begin(), batch.tokens.end(), tokens);
+  std::copy(batch.features.rows.begin(), batch.features.rows.end(), features);
   std::copy(batch.logit_rows.begin(), batch.logit_rows.end(), logits);
   for (int64_t i = 0; i < sequences; ++i) {
     const SequenceSlice& s = batch.sequences[static_cast<size_t>(i)];
@@ -100,6 +102,7 @@ PlacedBatch BatchTables::place(const Batch& batch, int64_t pages, int slot) {
     placed.tables.longest_slice = std::max(placed.tables.longest_slice, s.rows);
   }
   placed.tokens = {placed_tokens, static_cast<size_t>(rows)};
+  placed.features.rows = {placed_features, batch.features.rows.size()};
   placed.logit_rows = {placed_logits, static_cast<size_t>(logit_rows)};
   placed.tables.slices = placed_slices;
   placed.tables.slots = placed_slots;

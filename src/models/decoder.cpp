@@ -1,5 +1,6 @@
 #include "models/decoder.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace millrace {
@@ -77,8 +78,33 @@ void Decoder::load_ends(Weights& w, const std::string& hf, float add) {
 // Divides the residual stream by m instead, which costs no op. Every norm of the stream then gives the same result with
 // epsilon / m^2: x / sqrt(mean(x^2) + e) = (x / m) / sqrt(mean((x / m)^2) + e / m^2).
 void Decoder::multiply_blocks_by(double m) {
+  multiplied_ = true;
   embedding_scale = static_cast<float>(embedding_scale / m);
   config_.norm_epsilon = static_cast<float>(config_.norm_epsilon / (m * m));
+}
+
+// Features of the last layer are wanted for all rows, so that the pass is narrowed behind that layer only.
+bool Decoder::reads_all_rows() const {
+  return taps.last || std::find(taps.layers.begin(), taps.layers.end(), std::ssize(layers)) != taps.layers.end();
+}
+
+// `layer`: the one that reads `hidden` next.
+void Decoder::keep_features(Pass& p, int layer, Matrix hidden) const {
+  for (size_t i = 0; i < taps.layers.size(); ++i) {
+    if (taps.layers[i] == layer)
+      p.ops.copy(hidden, p.features.columns(static_cast<int64_t>(i) * hidden.cols, hidden.cols));
+  }
+}
+
+// The next pass of an EAGLE-3 head continues from the residual stream, that of an MTP head from its norm, as in SGLang.
+void Decoder::finish_draft(Pass& p, Matrix hidden) const {
+  p.features = p.buffer("features", hidden.cols);
+  if (draft->combine == nullptr) {
+    p.ops.copy(hidden, p.features);
+    return p.head(p.rms_norm(hidden, norm), head);
+  }
+  p.rms_norm(hidden, norm, p.features);
+  p.head(p.features, head);
 }
 
 void Decoder::forward(Pass& p) const {
@@ -86,17 +112,22 @@ void Decoder::forward(Pass& p) const {
   const Rope local = local_rope.table != nullptr ? p.rope(local_rope, rope_style, "local rope angles") : global;
   const Rope ropes[] = {global, local, {}};  // by LayerRope
   const Routing by_head = layers.front().latent ? route_heads(p, config_.heads) : Routing();
-  Matrix hidden = p.embed(*embedding, embedding_scale);
+  const DraftStream stream = draft ? begin_draft(p, *draft, *embedding, embedding_scale) : DraftStream();
+  const bool reads_both = draft && draft->combine == nullptr;  // only the first layer, and there is one
+  Matrix hidden = draft ? stream.hidden : p.embed(*embedding, embedding_scale);
+  if (taps.any()) p.features = p.buffer("features", hidden.cols * std::max<int64_t>(1, std::ssize(taps.layers)));
+  int index = 0;
   for (const DecoderLayer& layer : layers) {
     const AttentionSettings settings{config_.heads, score_scale, score_cap, layer.window, layer.sinks, bidirectional};
-    const Normed input = p.rms_norm(hidden, layer.attention_norm);
+    keep_features(p, index++, hidden);
+    const Normed input = reads_both ? p.rms_norm(stream.both, nullptr) : p.rms_norm(hidden, layer.attention_norm);
     const Rope& own_rope = ropes[static_cast<size_t>(layer.rope)];
     Matrix attended = layer.delta ? delta_net_block(p, *layer.delta, input)
                       : layer.latent
                           ? latent_attention_block(p, *layer.latent, input, layer.state, own_rope, settings, by_head)
                           : attention_block(p, layer.attention, input, layer.state, own_rope, settings, query_scale);
     if (residual_from_norm) p.rms_norm(hidden, layer.attention_norm, hidden);
-    if (&layer == &layers.back() && !pooling) p.narrow({&hidden, &attended});
+    if (&layer == &layers.back() && !pooling && !reads_all_rows()) p.narrow({&hidden, &attended});
     add_block(p, attended, layer.attention.out, layer.post_attention_norm, hidden);
 
     if (layer.experts) {
@@ -111,7 +142,17 @@ void Decoder::forward(Pass& p) const {
     p.rms_norm(hidden, norm, hidden);
     return pooling->forward(p, hidden);
   }
-  p.head(p.rms_norm(hidden, norm), head);
+  if (draft) return finish_draft(p, hidden);
+  keep_features(p, index, hidden);
+  if (taps.last) {
+    p.rms_norm(hidden, norm, p.features);
+    p.last = p.features;
+    p.narrow({&p.last});
+    p.head(p.last, head);
+  } else {
+    if (reads_all_rows()) p.narrow({&hidden});
+    p.head(p.rms_norm(hidden, norm), head);
+  }
   if (logit_scale != 1) p.ops.scale(p.logits, logit_scale);
   if (logit_cap != 0) p.ops.softcap(p.logits, logit_cap);
 }

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "models/delta_net.h"
+#include "models/draft_input.h"
 #include "models/experts.h"
 #include "models/latent_attention.h"
 #include "models/model.h"
@@ -38,6 +39,9 @@ class Decoder final : public Model {
   int64_t long_from() const override { return rope.long_from; }
   int64_t pooled_width() const override { return pooling ? pooling->width : 0; }
   bool pools_to_scores() const override { return pooling && pooling->scores; }
+  bool gives_features() const override { return !pooling && !multiplied_; }
+  ModelEnds ends() const override { return {embedding, head}; }
+  bool is_draft_head() const override { return draft.has_value(); }
   void forward(Pass& pass) const override;
 
   // Adds a layer with norms, attention and feed-forward under their usual names, and its paged state.
@@ -74,9 +78,15 @@ class Decoder final : public Model {
   const Linear* head = nullptr;        // [vocab, hidden]
   bool bidirectional = false;          // attention to later positions too; needs `pooling`
   std::optional<PoolingHead> pooling;  // instead of `head`
+  std::optional<DraftInput> draft;     // instead of the embedding alone: this is a draft head
 
  private:
+  void keep_features(Pass& pass, int layer, Matrix hidden) const;
+  void finish_draft(Pass& pass, Matrix hidden) const;
+  bool reads_all_rows() const;
+
   DecoderConfig config_;
+  bool multiplied_ = false;  // the residual stream has another scale than in the checkpoint
 };
 
 // Reads the factors of Granite's config. Call before layers are added.

@@ -1,7 +1,7 @@
 // DeepSeek V2 and V3, and GLM-4.7-Flash: latent attention; the first layers are dense, the others have experts and a
 // shared expert. V2 routes by softmax, V3 and GLM by sigmoid with a choice bias. Layers that predict further tokens are
-// skipped.
-#include "models/decoder.h"
+// draft heads.
+#include "models/draft_heads.h"
 #include "models/registry.h"
 
 namespace millrace {
@@ -75,9 +75,22 @@ RouterSettings read_softmax_router(const WeightSource& source, const DecoderConf
           .scale = static_cast<float>(scale.value_or(1))};
 }
 
-}  // namespace
+// A model without layers, and what its layers need.
+struct Frame {
+  std::unique_ptr<Decoder> model;
+  LatentSizes sizes;
+  RouterSettings router;
+  bool shares = false;  // an expert that all tokens use
 
-std::unique_ptr<Model> make_deepseek(const WeightSource& source, Weights& w, StateLayout& state) {
+  void add_layer(Weights& w, int64_t index, StateLayout& state) const {
+    Weights::Layer at(w, index, {"blk.{}.", "model.layers.{}."});
+    DecoderLayer& layer = model->add_latent_layer(at, state, sizes, router);
+    if (layer.experts && shares)
+      load_shared_expert(at, model->config(), model->activation, /*required=*/true, *layer.experts);
+  }
+};
+
+Frame make_frame(const WeightSource& source, Weights& w) {
   const Config& keys = source.config();
   const Variant variant = variant_of(source);
   const Defaults usual = defaults_of(variant);
@@ -103,13 +116,25 @@ std::unique_ptr<Model> make_deepseek(const WeightSource& source, Weights& w, Sta
   model->score_scale = latent_score_scale(source, sizes);
   model->activation = read_activation(source, "hidden_act", Activation::Silu);
   const bool shares = keys.optional_integer({"n_shared_experts", "expert_shared_count"}).value_or(1) > 0;
-  for (int64_t i = 0; i < c.layers; ++i) {
-    Weights::Layer at(w, i, {"blk.{}.", "model.layers.{}."});
-    DecoderLayer& layer = model->add_latent_layer(at, state, sizes, router);
-    if (layer.experts && shares) load_shared_expert(at, c, model->activation, /*required=*/true, *layer.experts);
-  }
-  model->load_ends(w);
-  return model;
+  return {std::move(model), sizes, router, shares};
+}
+
+}  // namespace
+
+std::unique_ptr<Model> make_deepseek(const WeightSource& source, Weights& w, StateLayout& state) {
+  Frame frame = make_frame(source, w);
+  for (int64_t i = 0; i < frame.model->config().layers; ++i) frame.add_layer(w, i, state);
+  frame.model->load_ends(w);
+  return std::move(frame.model);
+}
+
+std::unique_ptr<Model> make_deepseek_heads(const WeightSource& source, Weights& w, StateLayout& state,
+                                           const Model& target) {
+  Frame frame = make_frame(source, w);
+  const int64_t layer = frame.model->config().layers;
+  frame.add_layer(w, layer, state);
+  load_next_token_head(*frame.model, w, nextn_names(layer), target);
+  return std::move(frame.model);
 }
 
 }  // namespace millrace

@@ -12,6 +12,20 @@
 
 namespace millrace {
 
+// Hidden states that a step keeps for draft heads, [rows, width], in the working type.
+struct FeatureTaps {
+  std::vector<int> layers;  // the residual stream before each of these layers, side by side; the number of layers:
+                            // behind the last
+  bool last = false;        // instead: after the final norm
+  bool any() const { return last || !layers.empty(); }
+};
+
+// Weights that draft heads share with their target.
+struct ModelEnds {
+  const WeightView* embedding = nullptr;
+  const Linear* head = nullptr;
+};
+
 class Model {
  public:
   virtual ~Model() = default;
@@ -27,6 +41,11 @@ class Model {
   virtual bool pools_to_scores() const { return false; }  // the row is a score for each label (a cross-encoder)
   virtual bool has_token_types() const { return false; }  // the second text of a pair has token type 1
 
+  FeatureTaps taps;  // forward() fills pass.features
+  virtual bool gives_features() const { return false; }
+  virtual ModelEnds ends() const { return {}; }
+  virtual bool is_draft_head() const { return false; }  // the batch has features
+
   // Fills pass.logits. Dry passes also call it, to learn which kernels, buffers and workspace a step needs, so its
   // requests may depend only on the shape of the batch. Must not allocate or throw.
   virtual void forward(Pass& pass) const = 0;
@@ -35,12 +54,17 @@ class Model {
 // Declares the tensors and the state of a model, and returns the model. Reads no weights.
 using ModelMaker = std::unique_ptr<Model>(const WeightSource& source, Weights& weights, StateLayout& state);
 
+// The same for the heads of a checkpoint that predict further tokens (models/draft_heads.h).
+using HeadMaker = std::unique_ptr<Model>(const WeightSource& source, Weights& weights, StateLayout& state,
+                                         const Model& target);
+
 // One entry per architecture in registry.cpp.
 struct Architecture {
   std::string_view name;
   std::vector<std::string_view> gguf;  // general.architecture
   std::vector<std::string_view> hf;    // architectures[0] of config.json
   ModelMaker* make;
+  HeadMaker* make_heads = nullptr;  // null: its checkpoints carry no heads, or they are not implemented
 };
 std::span<const Architecture> architectures();
 

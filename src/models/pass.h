@@ -48,7 +48,8 @@ class Pass {
   const ScoreKnowledge* scores = nullptr;
   const PlacedBatch& batch;
   const DecoderConfig& config;
-  Matrix logits;  // [rows that want logits, vocab] f32, from head()
+  Matrix logits;    // [rows that want logits, vocab] f32, from head()
+  Matrix features;  // of the model's FeatureTaps, or of a draft head the hidden states that continue its draft
   Matrix last;  // [wanted rows, hidden]: hidden states after the final norm; of a model that pools: [sequences, width]
 
   // A buffer of the architecture, [rows(), cols] in the working type. Requests of one name share memory.

@@ -1,6 +1,7 @@
 // Qwen3-Next and the text models of Qwen 3.5: layers with a gated delta net, and every fourth one with gated attention;
-// a feed-forward, or experts and a gated shared expert. Norm weights of Hugging Face folders are stored minus one.
-#include "models/decoder.h"
+// a feed-forward, or experts and a gated shared expert. Norm weights of Hugging Face folders are stored minus one. The
+// layer that predicts further tokens has attention and is a draft head.
+#include "models/draft_heads.h"
 #include "models/registry.h"
 
 namespace millrace {
@@ -66,20 +67,43 @@ DecoderConfig read_config(const WeightSource& source, Weights& w, const Variant&
   return c;
 }
 
-std::unique_ptr<Model> make(const WeightSource& source, Weights& w, StateLayout& state, const Variant& variant) {
+// Norm weights of Hugging Face folders are stored minus one.
+float norm_offset(const WeightSource& source) { return is_gguf(source) ? 0 : 1; }
+
+// A model without layers.
+std::unique_ptr<Decoder> make_frame(const WeightSource& source, Weights& w, const Variant& variant) {
   auto model = std::make_unique<Decoder>(read_config(source, w, variant));
-  const DecoderConfig& c = model->config();
-  model->rope = w.placed(read_rope_frequencies(source, c));
+  model->rope = w.placed(read_rope_frequencies(source, model->config()));
   model->activation = read_activation(source, "hidden_act", Activation::Silu);
   if (model->activation != Activation::Silu) refuse(source, "a gated delta net with an activation other than SiLU");
+  return model;
+}
+
+// The norm before the feed-forward, and experts or a feed-forward.
+void load_feed(const WeightSource& source, Weights::Layer& at, const Decoder& model, const Variant& variant,
+               DecoderLayer& layer) {
+  const DecoderConfig& c = model.config();
+  layer.feed_norm =
+      at.vector({"post_attention_norm.weight", "post_attention_layernorm.weight"}, c.hidden, norm_offset(source));
+  if (c.experts == 0 || !has_experts(at)) {
+    layer.feed = load_feed_forward(at, c, model.activation);
+    return;
+  }
+  const RouterSettings router{.scoring = Scoring::Softmax,
+                              .renormalize = !variant.may_renormalize || renormalizes(source, true)};
+  layer.experts = load_experts(at, c, router, model.activation);
+  load_shared_expert(at, c, model.activation, /*required=*/true, *layer.experts);
+}
+
+std::unique_ptr<Model> make(const WeightSource& source, Weights& w, StateLayout& state, const Variant& variant) {
+  auto model = make_frame(source, w, variant);
+  const DecoderConfig& c = model->config();
   const DeltaNet net = read_delta_net(
       source, {.shape = {.key_heads = 16, .value_heads = 32, .key_dim = 128, .value_dim = 128, .tiled = variant.tiled},
                .taps = 4});
-  const RouterSettings router{.scoring = Scoring::Softmax,
-                              .renormalize = !variant.may_renormalize || renormalizes(source, true)};
   const auto attends = attention_layers(source, c);
   const std::string hf = text_model_prefix(source);
-  const float one = is_gguf(source) ? 0 : 1;
+  const float one = norm_offset(source);
   for (int64_t i = 0; i < c.layers; ++i) {
     Weights::Layer at(w, i, {"blk.{}.", hf + "layers.{}."});
     const bool attention = attends[static_cast<size_t>(i)];
@@ -91,15 +115,30 @@ std::unique_ptr<Model> make(const WeightSource& source, Weights& w, StateLayout&
       layer.delta = load_delta_net(at, c, net, state);
       layer.attention.out = at.linear({{delta_net_output(), c.hidden}}, net.shape.value_width());
     }
-    layer.feed_norm = at.vector({"post_attention_norm.weight", "post_attention_layernorm.weight"}, c.hidden, one);
-    if (c.experts > 0 && has_experts(at)) {
-      layer.experts = load_experts(at, c, router, model->activation);
-      load_shared_expert(at, c, model->activation, /*required=*/true, *layer.experts);
-    } else {
-      layer.feed = load_feed_forward(at, c, model->activation);
-    }
+    load_feed(source, at, *model, variant, layer);
   }
   model->load_ends(w, hf, one);
+  return model;
+}
+
+std::unique_ptr<Model> make_heads(const WeightSource& source, Weights& w, StateLayout& state, const Variant& variant,
+                                  const Model& target) {
+  auto model = make_frame(source, w, variant);
+  const DecoderConfig& c = model->config();
+  const float one = norm_offset(source);
+  Weights::Layer at(w, c.layers, {"blk.{}.", "mtp.layers.0."});
+  DecoderLayer& layer = model->add_bare_layer(state);
+  layer.attention_norm = at.vector({"attn_norm.weight", "input_layernorm.weight"}, c.hidden, one);
+  layer.attention = load_gated_attention(at, c, one);
+  load_feed(source, at, *model, variant, layer);
+  NextTokenNames names = nextn_names(c.layers);
+  names.embedding_norm.hf = "mtp.pre_fc_norm_embedding.weight";
+  names.feature_norm.hf = "mtp.pre_fc_norm_hidden.weight";
+  names.combine.hf = "mtp.fc.weight";
+  names.norm.hf = "mtp.norm.weight";
+  names.embedding.hf = "mtp.embed_tokens.weight";
+  names.head.hf = "mtp.lm_head.weight";
+  load_next_token_head(*model, w, names, target, one);
   return model;
 }
 
@@ -114,23 +153,36 @@ DecoderKeys usual_keys(int64_t kv_heads, int64_t feed_forward, int64_t vocab) {
           .usual_rotary = 0.25};
 }
 
+const Variant kNext{.keys = usual_keys(2, 5632, 151936),
+                    .experts = {.experts = 512, .per_row = 10, .width = 512},
+                    .may_renormalize = true};
+const Variant kDense{.keys = usual_keys(4, 12288, 248320), .tiled = true};
+const Variant kMixture{
+    .keys = usual_keys(2, 512, 248320), .experts = {.experts = 256, .per_row = 8, .width = 512}, .tiled = true};
+
 }  // namespace
 
 std::unique_ptr<Model> make_qwen3_next(const WeightSource& source, Weights& w, StateLayout& state) {
-  return make(source, w, state,
-              {.keys = usual_keys(2, 5632, 151936),
-               .experts = {.experts = 512, .per_row = 10, .width = 512},
-               .may_renormalize = true});
+  return make(source, w, state, kNext);
 }
-
 std::unique_ptr<Model> make_qwen3_5(const WeightSource& source, Weights& w, StateLayout& state) {
-  return make(source, w, state, {.keys = usual_keys(4, 12288, 248320), .tiled = true});
+  return make(source, w, state, kDense);
+}
+std::unique_ptr<Model> make_qwen3_5_moe(const WeightSource& source, Weights& w, StateLayout& state) {
+  return make(source, w, state, kMixture);
 }
 
-std::unique_ptr<Model> make_qwen3_5_moe(const WeightSource& source, Weights& w, StateLayout& state) {
-  return make(
-      source, w, state,
-      {.keys = usual_keys(2, 512, 248320), .experts = {.experts = 256, .per_row = 8, .width = 512}, .tiled = true});
+std::unique_ptr<Model> make_qwen3_next_heads(const WeightSource& source, Weights& w, StateLayout& state,
+                                             const Model& target) {
+  return make_heads(source, w, state, kNext, target);
+}
+std::unique_ptr<Model> make_qwen3_5_heads(const WeightSource& source, Weights& w, StateLayout& state,
+                                          const Model& target) {
+  return make_heads(source, w, state, kDense, target);
+}
+std::unique_ptr<Model> make_qwen3_5_moe_heads(const WeightSource& source, Weights& w, StateLayout& state,
+                                              const Model& target) {
+  return make_heads(source, w, state, kMixture, target);
 }
 
 }  // namespace millrace

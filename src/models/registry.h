@@ -12,5 +12,6 @@ ModelMaker make_llama, make_qwen2, make_qwen3, make_gemma2, make_gemma3, make_ph
     make_granitemoe, make_ernie4_5_moe, make_minimax_m2, make_phimoe, make_deepseek, make_minicpm3, make_qwen3_next,
     make_qwen3_5, make_qwen3_5_moe, make_bert, make_nomic_bert, make_modernbert, make_lfm2, make_lfm2_moe, make_mamba2,
     make_granitemoehybrid, make_falcon_h1, make_nemotron_h;
+HeadMaker make_deepseek_heads, make_glm4_moe_heads, make_qwen3_next_heads, make_qwen3_5_heads, make_qwen3_5_moe_heads;
 
 }  // namespace millrace

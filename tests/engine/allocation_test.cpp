@@ -2,6 +2,7 @@
 #include "count_allocations.h"
 #include "engine/drafts.h"
 #include "engine/engine.h"
+#include "engine/head_drafter.h"
 #include "engine/lookup_drafter.h"
 #include "engine/model_drafter.h"
 #include "models/golden.h"
@@ -147,15 +148,28 @@ TEST(Allocation, DraftersAllocateNothing) {
   draft->load();
   ModelDrafter same(std::move(draft));
   LookupDrafter lookup;
-  for (Drafter* drafter : {static_cast<Drafter*>(&same), static_cast<Drafter*>(&lookup)}) {
+  const std::shared_ptr<const WeightSource> source =
+      open_weights((std::filesystem::path(MILLRACE_TEST_DATA) / "heads" / "right_mtp").string());
+  options.heads = source;
+  Runner target(source, options);
+  target.load();
+  auto planned = HeadDrafter::plan(target, source);
+  planned->load();
+  HeadDrafter heads(target, std::move(planned));
+  struct Case {
+    Runner* runner;
+    Drafter* drafter;
+  };
+  for (const auto& [main, drafter] : {Case{runner.get(), &same}, Case{runner.get(), &lookup}, Case{&target, &heads}}) {
     for (const bool by_cost : {false, true}) {
-      Engine engine(*runner, {.drafter = drafter, .drafts_by_cost = by_cost});
+      Engine engine(*main, {.drafter = drafter, .drafts_by_cost = by_cost});
       engine.prepare_pace();
       for (int32_t i = 0; i < 3; ++i) engine.submit({{1, 2, 3, 1, 2, 3, 1, 2, 4 + i}, {.temperature = 0}, 50});
       for (int i = 0; i < 3; ++i) engine.step([](const Emission&) {});  // computes the prompts
       const int64_t before = allocations();
       for (int i = 0; i < 6; ++i) engine.step([](const Emission&) {});
-      EXPECT_EQ(allocations(), before) << "model " << (drafter == &same) << ", by cost " << by_cost;
+      EXPECT_EQ(allocations(), before) << "model " << (drafter == &same) << ", heads " << (drafter == &heads)
+                                       << ", by cost " << by_cost;
       ASSERT_EQ(engine.running(), 3u);
     }
   }

@@ -1,10 +1,13 @@
 """Speculative decoding from the outside: --draft, its counters, explain --speculate and bench --draft-shape."""
 
+import pathlib
+
 import pytest
 
 from serving import Server
 from tiny_model import write_tiny_model
 
+ROOT = pathlib.Path(__file__).parents[2]
 ASK = ["--raw", "abcabcabcabc", "--temp", "0", "-n", "48", "--exact", "-t", "1"]
 
 
@@ -28,6 +31,21 @@ def test_draft_models_that_cannot_be_used_are_named(millrace, tiny_chat, tmp_pat
     message = millrace.fails("run", "-m", tiny_chat, *ASK, "--draft", other, code=2)
     assert "other.gguf" in message and "<|more|>" in message
     assert "nowhere.gguf" in millrace.fails("run", "-m", tiny_chat, *ASK, "--draft", tmp_path / "nowhere.gguf")
+
+
+def test_heads_draft(millrace):
+    ask = ["--tokens", "5,9,40,33,8,21,60,17", "--temp", "0", "-n", "40", "--exact", "-t", "1", "--ctx", "128"]
+    heads = ROOT / "tests/data/heads"
+    for model, draft in ((heads / "glm4_moe", "mtp"), (heads / "qwen3_next/model.gguf", "mtp"),
+                         (heads / "right_mtp", "mtp"), (heads / "eagle3_target", heads / "eagle3"),
+                         (heads / "right_eagle3_target", heads / "right_eagle3")):
+        wanted = millrace.json("run", "-m", model, *ask, "--draft", "none")
+        for kind in (draft, "auto"):
+            assert millrace.json("run", "-m", model, *ask, "--draft", kind)["tokens"] == wanted["tokens"], (model, kind)
+    goldens = ROOT / "tests/data/goldens"
+    assert "carries no heads" in millrace.fails("run", "-m", goldens / "glm4_moe", *ask, "--draft", "mtp", code=2)
+    message = millrace.fails("run", "-m", goldens / "llama_gqa", *ask, "--draft", heads / "eagle3")
+    assert "EAGLE-3" in message and "\n" not in message.strip()
 
 
 def test_a_server_counts_drafts(repeats):

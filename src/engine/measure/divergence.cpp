@@ -16,9 +16,9 @@ double log_of_sum(std::span<const float> logits, double most) {
 }
 
 // One sequence of one runner.
-class Sequence {
+class FedSequence {
  public:
-  Sequence(Runner& runner, int32_t length)
+  FedSequence(Runner& runner, int32_t length)
       : runner_(runner),
         length_(length),
         table_(runner.state().new_table(length)),
@@ -69,7 +69,7 @@ Divergence measure_divergence(Runner& exact, Runner& runner, std::span<const int
   for (int64_t w = 0; w < windows; ++w) {
     std::vector<int32_t> window(tokens.begin() + w * context, tokens.begin() + (w + 1) * context);
     if (bos >= 0) window[0] = bos;
-    Sequence a(exact, context), b(runner, context);
+    FedSequence a(exact, context), b(runner, context);
     for (int32_t done = 0; done < context; done += chunk) {
       const auto some =
           std::span(window).subspan(static_cast<size_t>(done), static_cast<size_t>(std::min(chunk, context - done)));
