@@ -118,8 +118,8 @@ void Rank::open(const WeightSource& source) {
   options_.logit_rows = std::max(options_.logit_rows, options_.sequences);
   options_.device_draws |= !device_->is_host();
   if (options_.pool == nullptr) options_.pool = std::make_shared<ThreadPool>(options_.threads);
-  plans_ = options_.plans != nullptr ? *options_.plans
-                                     : PlanCache::load(PlanCache::file_for(hardware.id, hardware.threads));
+  plans_ =
+      options_.plans != nullptr ? *options_.plans : PlanCache::load(PlanCache::file_for(hardware.id, hardware.threads));
 }
 
 void Rank::make_ops(const WeightSource& source) {
@@ -189,9 +189,15 @@ void Rank::load(const Progress& progress) {
 
 void Rank::decide_context() {
   const auto& config = model_->config();
-  const bool may_be_longer = options_.past_training && !config.learned_positions;
-  if (options_.context > config.context && !may_be_longer) {
-    fail(ErrorKind::Usage, "--ctx {}: the model was trained for {} positions", options_.context, config.context);
+  // Recurrent layers have no longest position, so a hybrid may run past its training; its attention layers may lose
+  // accuracy there.
+  const bool recurrent = !layout_.slots().empty();
+  const bool may_be_longer = (options_.past_training || recurrent) && !config.learned_positions;
+  if (options_.context > config.context) {
+    const std::string problem =
+        fmt::format("--ctx {}: the model was trained for {} positions", options_.context, config.context);
+    if (!may_be_longer) fail(ErrorKind::Usage, "{}", problem);
+    if (!options_.past_training) log().warn("{}", problem);
   }
   const auto slots = static_cast<size_t>(slots_) * layout_.bytes_per_slot();
   const auto weights = static_cast<int64_t>(weights_->packed_bytes() + weights_->in_place_bytes() + slots);

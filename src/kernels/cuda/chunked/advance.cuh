@@ -12,11 +12,26 @@ constexpr int kAdvanceThreads = 128, kWarpColumns = 16, kBlockColumns = kAdvance
 template <int kKeys, bool kSolved>
 struct ChunkStage {
   static constexpr uint32_t kTile = kChunk * kKeys * 2, kSquare = kChunk * kChunk * 2;
-  static constexpr uint32_t kQ = 0, kK = kTile, kHigh = 2 * kTile, kLow = kHigh + kSquare;
-  static constexpr uint32_t kV = kLow + kSquare;  // [kChunk][kBlockColumns], not solved
-  static constexpr uint32_t kWHigh = kLow + kSquare, kWLow = kWHigh + kTile;
-  static constexpr uint32_t kFactors = kSolved ? kWLow + kTile : kV + kChunk * kBlockColumns * 2;
+  static constexpr uint32_t kQ = 0, kK = kTile;
+  static constexpr uint32_t kV = 2 * kTile;  // [kChunk][kBlockColumns]
+  static constexpr uint32_t kScores = kV + kChunk * kBlockColumns * 2, kInverse = kScores + 2 * kSquare;
+  static constexpr uint32_t kFactors = kSolved ? kInverse + 2 * kSquare : kInverse;
   static constexpr uint32_t kBytes = kFactors + 1024;  // of factors, and a multiple of 1024 in all
+};
+
+// An f32 operand in a square of the record, as B operands: the 16 x 16 blocks (pair, kt) from pair = kt on.
+template <int kSteps>
+struct SquareOperands {
+  uint32_t high[kSteps][4], low[kSteps][4];
+  __device__ void load(uint32_t square, int kt) {
+    const Tile<kChunk> of_high{square}, of_low{square + kChunk * kChunk * 2};
+#pragma unroll
+    for (int pair = 0; pair < kSteps; ++pair) {
+      if (pair < kt) continue;
+      of_high.right_transposed(high[pair], pair * 16, kt * 16);
+      of_low.right_transposed(low[pair], pair * 16, kt * 16);
+    }
+  }
 };
 
 // One block per piece, head and kBlockColumns columns of the state; a warp keeps kWarpColumns columns in registers.
@@ -25,8 +40,8 @@ struct ChunkStage {
 template <int kKeys, bool kSolved>
 __global__ void __launch_bounds__(kAdvanceThreads, 1) advance_chunks(const __grid_constant__ ChunkedParams p) {
   using Stage = ChunkStage<kKeys, kSolved>;
-  using Record = ChunkRecord<kKeys, kSolved>;
-  constexpr int kKeyTiles = kKeys / 8, kRowTiles = kChunk / 8;
+  using Record = ChunkRecord<kSolved>;
+  constexpr int kKeyTiles = kKeys / 8, kRowTiles = kChunk / 8, kSteps = kChunk / 16;
   extern __shared__ __align__(1024) unsigned char shared[];
   allow_dependents();
   wait_for_predecessors();
@@ -42,34 +57,29 @@ __global__ void __launch_bounds__(kAdvanceThreads, 1) advance_chunks(const __gri
   const int chunks = (piece.rows + kChunk - 1) / kChunk;
   const uint32_t base = shared_address(shared);
 
-  const auto record_of = [&](int c) {
-    return p.records + (static_cast<size_t>(piece.first_chunk + c) * p.heads + h) * p.record_bytes;
-  };
   const auto copy = [&](int c) {
     const uint32_t stage = base + c % 2 * Stage::kBytes;
-    const std::byte* record = record_of(c);
+    const std::byte* record = p.records + (static_cast<size_t>(piece.first_chunk + c) * p.heads + h) * Record::kBytes;
     const int count = min(kChunk, piece.rows - c * kChunk);
     const int64_t row = first_row + int64_t{c} * kChunk, key_column = int64_t{p.key_head(h)} * p.key_dim;
     const auto activations = [&](auto tile, const GpuMatrix& m, int64_t at, int cols) {
-      copy_tile<decltype(tile)::kWidth, kChunk>(
-          tile, reinterpret_cast<const __nv_bfloat16*>(m.data) + row * m.stride + at, m.stride, count, cols);
+      copy_tile<kAdvanceThreads>(tile, reinterpret_cast<const __nv_bfloat16*>(m.data) + row * m.stride + at, m.stride,
+                                 count, cols);
     };
-    const auto recorded = [&](auto tile, size_t at) {
-      constexpr int kWidth = decltype(tile)::kWidth;
-      copy_tile<kWidth, kChunk>(tile, reinterpret_cast<const __nv_bfloat16*>(record + at), kWidth, kChunk, kWidth);
+    const auto square = [&](uint32_t to, size_t from) {
+      copy_tile<kAdvanceThreads>(Tile<kChunk>{stage + to}, reinterpret_cast<const __nv_bfloat16*>(record + from),
+                                 kChunk, kChunk, kChunk);
     };
     activations(Tile<kKeys>{stage + Stage::kQ}, p.q, key_column, p.key_dim);
     activations(Tile<kKeys>{stage + Stage::kK}, p.k, key_column, p.key_dim);
-    recorded(Tile<kChunk>{stage + Stage::kHigh}, Record::kHigh);
-    recorded(Tile<kChunk>{stage + Stage::kLow}, Record::kLow);
-    if constexpr (kSolved) {
-      recorded(Tile<kKeys>{stage + Stage::kWHigh}, Record::kWHigh);
-      recorded(Tile<kKeys>{stage + Stage::kWLow}, Record::kWLow);
-    } else {
-      activations(Tile<kBlockColumns>{stage + Stage::kV}, p.v, head_column + first, p.value_dim - first);
+    activations(Tile<kBlockColumns>{stage + Stage::kV}, p.v, head_column + first, p.value_dim - first);
+#pragma unroll
+    for (int part = 0; part < 2; ++part) {
+      square(Stage::kScores + part * Stage::kSquare, Record::kScores + part * Record::kSquare);
+      if constexpr (kSolved) square(Stage::kInverse + part * Stage::kSquare, Record::kInverse + part * Record::kSquare);
     }
-    for (int i = static_cast<int>(threadIdx.x); i < static_cast<int>(Record::kFactorBytes / 16); i += kAdvanceThreads)
-      copy_async(stage + Stage::kFactors + static_cast<uint32_t>(i) * 16, record + Record::kFactors + i * 16);
+    if (threadIdx.x < Record::kFactorBytes / 16)
+      copy_async(stage + Stage::kFactors + threadIdx.x * 16, record + Record::kFactors + threadIdx.x * 16);
     commit_copies();
   };
 
@@ -83,6 +93,7 @@ __global__ void __launch_bounds__(kAdvanceThreads, 1) advance_chunks(const __gri
       s[n][i] = active && key < p.key_dim ? state[int64_t{key} * p.value_dim + column + i / 2 * 8] : 0;
     }
   }
+  const float skip = p.skip != nullptr ? p.skip[h] : 0;
   for (int c = 0; c < chunks; ++c) {
     wait_copies<0>();
     __syncthreads();  // this chunk's copies are visible, and no warp reads the previous chunk
@@ -91,125 +102,123 @@ __global__ void __launch_bounds__(kAdvanceThreads, 1) advance_chunks(const __gri
     const uint32_t stage = base + c % 2 * Stage::kBytes;
     const auto* factors = reinterpret_cast<const float*>(shared + c % 2 * Stage::kBytes + Stage::kFactors);
     const Tile<kKeys> q{stage + Stage::kQ}, k{stage + Stage::kK};
+    const auto factor_of = [&](int kind, int n) {  // of rows 8 n + within and the next one
+      return *reinterpret_cast<const float2*>(factors + kind * kChunk + n * 8 + within);
+    };
 
-    float u[kRowTiles][4];
-    if constexpr (kSolved) {
-      const auto* from = reinterpret_cast<const float*>(record_of(c) + Record::kU);
-#pragma unroll
-      for (int n = 0; n < kRowTiles; ++n) {
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          const float2 two = *reinterpret_cast<const float2*>(from + (column + i * 8) * kChunk + n * 8 + within);
-          u[n][2 * i] = two.x, u[n][2 * i + 1] = two.y;
-        }
-      }
-    }
-    // S^T Q^T and S^T W^T
+    // S^T Q^T and S^T K^T
     float out[kRowTiles][4] = {}, known[kRowTiles][4] = {};
 #pragma unroll
     for (int kt = 0; kt < kKeys / 16; ++kt) {
       Split left;
+      uint32_t of_q[kSteps][4], of_k[kSteps][4];
+#pragma unroll
+      for (int pair = 0; pair < kSteps; ++pair) {
+        q.right_transposed(of_q[pair], pair * 16, kt * 16);
+        if constexpr (kSolved) k.right_transposed(of_k[pair], pair * 16, kt * 16);
+      }
 #pragma unroll
       for (int i = 0; i < 4; ++i) left.set(i, s[2 * kt + i / 2][i % 2 * 2], s[2 * kt + i / 2][i % 2 * 2 + 1]);
-#pragma unroll
-      for (int pair = 0; pair < kRowTiles / 2; ++pair) {
-        uint32_t of_q[4], high[4], low[4];
-        q.right_transposed(of_q, pair * 16, kt * 16);
-        if constexpr (kSolved) {
-          Tile<kKeys>{stage + Stage::kWHigh}.right_transposed(high, pair * 16, kt * 16);
-          Tile<kKeys>{stage + Stage::kWLow}.right_transposed(low, pair * 16, kt * 16);
-        }
-#pragma unroll
-        for (int n = 0; n < 2; ++n) mma<__nv_bfloat16>(out[2 * pair + n], left.high, of_q[2 * n], of_q[2 * n + 1]);
-        if constexpr (kSolved) {
-#pragma unroll
-          for (int n = 0; n < 2; ++n) mma<__nv_bfloat16>(known[2 * pair + n], left.high, high[2 * n], high[2 * n + 1]);
-        }
-#pragma unroll
-        for (int n = 0; n < 2; ++n) mma<__nv_bfloat16>(out[2 * pair + n], left.low, of_q[2 * n], of_q[2 * n + 1]);
-        if constexpr (kSolved) {
-#pragma unroll
-          for (int n = 0; n < 2; ++n) mma<__nv_bfloat16>(known[2 * pair + n], left.low, high[2 * n], high[2 * n + 1]);
-#pragma unroll
-          for (int n = 0; n < 2; ++n) mma<__nv_bfloat16>(known[2 * pair + n], left.high, low[2 * n], low[2 * n + 1]);
-        }
-      }
+      multiply(out, left.high, of_q);
+      if constexpr (kSolved) multiply(known, left.high, of_k);
+      multiply(out, left.low, of_q);
+      if constexpr (kSolved) multiply(known, left.low, of_k);
     }
 #pragma unroll
     for (int n = 0; n < kRowTiles; ++n) {
-      const float2 factor = *reinterpret_cast<const float2*>(factors + n * 8 + within);
+      const float2 factor = factor_of(0, n);
 #pragma unroll
       for (int i = 0; i < 4; ++i) out[n][i] *= i % 2 == 0 ? factor.x : factor.y;
     }
-    const float total = factors[2 * kChunk];
+
+    // X^T; element i of x[kt]: column + i % 2 * 8, rows kt * 16 + i / 2 * 8 + within and the next one
+    float x[kRowTiles][4] = {};
+    uint32_t of_v[kSteps][4];
+#pragma unroll
+    for (int kt = 0; kt < kSteps; ++kt)
+      Tile<kBlockColumns>{stage + Stage::kV}.left_transposed(of_v[kt], kt * 16, warp * kWarpColumns);
+    if constexpr (kSolved) {
+#pragma unroll
+      for (int kt = 0; kt < kSteps; ++kt) {
+        SquareOperands<kSteps> inverse;
+        inverse.load(stage + Stage::kInverse, kt);
+        Split left;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const float2 factor = factor_of(1, 2 * kt + i / 2);
+          const float(&of_k)[4] = known[2 * kt + i / 2];
+          left.set(i, __uint_as_float(of_v[kt][i] << 16) - factor.x * of_k[i % 2 * 2],
+                   __uint_as_float(of_v[kt][i] & 0xffff0000u) - factor.y * of_k[i % 2 * 2 + 1]);
+        }
+        multiply(x, left.high, inverse.high, kt);
+        multiply(x, left.low, inverse.high, kt);
+        multiply(x, left.high, inverse.low, kt);
+      }
+    } else {
+#pragma unroll
+      for (int kt = 0; kt < kSteps; ++kt) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          x[2 * kt + i / 2][i % 2 * 2] = __uint_as_float(of_v[kt][i] << 16);
+          x[2 * kt + i / 2][i % 2 * 2 + 1] = __uint_as_float(of_v[kt][i] & 0xffff0000u);
+        }
+      }
+#pragma unroll
+      for (int n = 0; n < kRowTiles; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) out[n][i] += skip * x[n][i];
+      }
+    }
+
+    const float total = factors[3 * kChunk];
 #pragma unroll
     for (int n = 0; n < kKeyTiles; ++n) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) s[n][i] *= total;
     }
-    const float skip = p.skip != nullptr ? p.skip[h] : 0;
     // For each 16 rows of X: their part of the output and of the state.
 #pragma unroll
-    for (int kt = 0; kt < kChunk / 16; ++kt) {
-      float x[4][2];  // element i of the A operand: column + i % 2 * 8, rows kt * 16 + i / 2 * 8 + within + 0 or 1
-      Split left;
-      if constexpr (kSolved) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-#pragma unroll
-          for (int j = 0; j < 2; ++j) x[i][j] = u[2 * kt + i / 2][i % 2 * 2 + j] - known[2 * kt + i / 2][i % 2 * 2 + j];
-          left.set(i, x[i][0], x[i][1]);
-        }
-      } else {
-        Tile<kBlockColumns>{stage + Stage::kV}.left_transposed(left.high, kt * 16, warp * kWarpColumns);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          x[i][0] = __uint_as_float(left.high[i] << 16);
-          x[i][1] = __uint_as_float(left.high[i] & 0xffff0000u);
-#pragma unroll
-          for (int j = 0; j < 2; ++j) out[2 * kt + i / 2][i % 2 * 2 + j] += skip * x[i][j];
-        }
-      }
-#pragma unroll
-      for (int pair = kt; pair < kRowTiles / 2; ++pair) {
-        uint32_t high[4], low[4];
-        Tile<kChunk>{stage + Stage::kHigh}.right_transposed(high, pair * 16, kt * 16);
-        Tile<kChunk>{stage + Stage::kLow}.right_transposed(low, pair * 16, kt * 16);
-#pragma unroll
-        for (int n = 0; n < 2; ++n) mma<__nv_bfloat16>(out[2 * pair + n], left.high, high[2 * n], high[2 * n + 1]);
-        if constexpr (kSolved) {
-#pragma unroll
-          for (int n = 0; n < 2; ++n) mma<__nv_bfloat16>(out[2 * pair + n], left.low, high[2 * n], high[2 * n + 1]);
-        }
-#pragma unroll
-        for (int n = 0; n < 2; ++n) mma<__nv_bfloat16>(out[2 * pair + n], left.high, low[2 * n], low[2 * n + 1]);
-      }
-      Split scaled;
+    for (int kt = 0; kt < kSteps; ++kt) {
+      SquareOperands<kSteps> scores;
+      scores.load(stage + Stage::kScores, kt);
+      Split left, scaled;
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const float2 factor = *reinterpret_cast<const float2*>(factors + kChunk + kt * 16 + i / 2 * 8 + within);
-        scaled.set(i, x[i][0] * factor.x, x[i][1] * factor.y);
+        const float2 factor = factor_of(2, 2 * kt + i / 2);
+        const float(&of_x)[4] = x[2 * kt + i / 2];
+        left.set(i, of_x[i % 2 * 2], of_x[i % 2 * 2 + 1]);
+        scaled.set(i, of_x[i % 2 * 2] * factor.x, of_x[i % 2 * 2 + 1] * factor.y);
       }
+      multiply(out, left.high, scores.high, kt);
+      if constexpr (kSolved) multiply(out, left.low, scores.high, kt);  // V is exact
+      multiply(out, left.high, scores.low, kt);
+      constexpr int kAtOnce = 4;
 #pragma unroll
-      for (int pair = 0; pair < kKeyTiles / 2; ++pair) {
-        uint32_t right[4];
-        k.right(right, kt * 16, pair * 16);
+      for (int begin = 0; begin < kKeyTiles / 2; begin += kAtOnce) {
+        uint32_t of_k[kAtOnce][4];
 #pragma unroll
-        for (int n = 0; n < 2; ++n) mma<__nv_bfloat16>(s[2 * pair + n], scaled.high, right[2 * n], right[2 * n + 1]);
-#pragma unroll
-        for (int n = 0; n < 2; ++n) mma<__nv_bfloat16>(s[2 * pair + n], scaled.low, right[2 * n], right[2 * n + 1]);
+        for (int pair = 0; pair < kAtOnce; ++pair) k.right(of_k[pair], kt * 16, (begin + pair) * 16);
+        multiply(s + 2 * begin, scaled.high, of_k);
+        multiply(s + 2 * begin, scaled.low, of_k);
       }
     }
+
     const int64_t row = first_row + int64_t{c} * kChunk;
     const int count = min(kChunk, piece.rows - c * kChunk);
+    with_device_type(p.out.dtype, [&](auto type) {
+      using T = decltype(type);
+      T* to = reinterpret_cast<T*>(p.out.data) + row * p.out.stride + head_column + column;
 #pragma unroll
-    for (int n = 0; n < kRowTiles; ++n) {
+      for (int n = 0; n < kRowTiles; ++n) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int t = n * 8 + within + i % 2;
-        if (t < count) p.out.set(row + t, head_column + column + i / 2 * 8, out[n][i]);
+        for (int j = 0; j < 2; ++j) {
+          const int t = n * 8 + within + j;
+          if (t >= count) continue;
+          to[t * p.out.stride] = from_float<T>(out[n][j]);
+          to[t * p.out.stride + 8] = from_float<T>(out[n][2 + j]);
+        }
       }
-    }
+    });
   }
 #pragma unroll
   for (int n = 0; n < kKeyTiles; ++n) {

@@ -3,7 +3,7 @@
 
 #include "hardware/cuda_device.h"
 #include "kernels/cuda/chunked/advance.cuh"
-#include "kernels/cuda/chunked/prepare.cuh"
+#include "kernels/cuda/chunked/step.cuh"
 #include "kernels/cuda/convert.h"
 #include "kernels/cuda/cost.h"
 
@@ -24,16 +24,12 @@ bool fits(int key_dim, const Hardware& hardware) {
 }
 
 template <bool kSolved>
-size_t record_bytes(int key_dim, int value_dim) {
-  if (key_dim <= 64) return ChunkRecord<64, kSolved>::bytes(value_dim);
-  if (key_dim <= 128) return ChunkRecord<128, kSolved>::bytes(value_dim);
-  return ChunkRecord<256, kSolved>::bytes(value_dim);
+size_t workspace_bytes(int64_t rows, int heads) {
+  return static_cast<size_t>(chunks_at_once(rows) * heads) * ChunkRecord<kSolved>::kBytes;
 }
 
-template <bool kSolved>
-size_t workspace_bytes(int64_t rows, int heads, int key_dim, int value_dim) {
-  return static_cast<size_t>(chunks_at_once(rows) * heads) * record_bytes<kSolved>(key_dim, value_dim);
-}
+// Whether chunks are computed, if all sequences have as many rows.
+inline bool is_prompt(int64_t rows, int64_t sequences) { return rows >= kLeastRows * sequences; }
 
 // Chunks of a sequence follow each other; a wide state fills the multiprocessors.
 inline double rows_us(int64_t rows, int64_t sequences, int64_t value_width) {
@@ -41,9 +37,20 @@ inline double rows_us(int64_t rows, int64_t sequences, int64_t value_width) {
   return 12 + chunks * std::max(1.0 / double(sequences), double(value_width) / 8192) * 3;
 }
 
+// The slices of one row.
 template <int kKeys, class Gate>
-void run(ChunkedParams params, const Gate& gate, std::span<const SequenceSlice> slices, int64_t rows,
-         const Executor& executor) {
+void run_steps(const ChunkedParams& params, const Gate& gate, size_t slices, const Executor& executor) {
+  const dim3 grid(static_cast<unsigned>((params.value_dim + kStepColumns - 1) / kStepColumns),
+                  static_cast<unsigned>(params.heads), static_cast<unsigned>(slices));
+  void (*step)(PrepareParams<Gate>) = step_rows<kKeys, Gate>;
+  check_launch(launch_kernel(step, grid, kStepThreads, 0, cuda_launch(executor), PrepareParams<Gate>{params, gate}),
+               "starting a recurrence");
+}
+
+// The slices of at least kLeastRows rows.
+template <int kKeys, class Gate>
+void run_chunks(ChunkedParams params, const Gate& gate, std::span<const SequenceSlice> slices, int64_t rows,
+                const Executor& executor) {
   constexpr bool kSolved = Gate::kSolved;
   constexpr size_t kPrepareBytes = PrepareShared<kKeys, kSolved>::kBytes,
                    kAdvanceBytes = advance_bytes<kKeys, kSolved>();
@@ -57,7 +64,6 @@ void run(ChunkedParams params, const Gate& gate, std::span<const SequenceSlice> 
     return true;
   }();
   static_cast<void>(ready);
-  params.record_bytes = ChunkRecord<kKeys, kSolved>::bytes(params.value_dim);
   const unsigned blocks = static_cast<unsigned>((params.value_dim + kBlockColumns - 1) / kBlockColumns);
   const auto heads = static_cast<unsigned>(params.heads);
   for_pieces(slices, chunks_at_once(rows), [&](const Pieces& pieces) {
@@ -69,6 +75,20 @@ void run(ChunkedParams params, const Gate& gate, std::span<const SequenceSlice> 
                                kAdvanceBytes, cuda_launch(executor), params),
                  "starting a recurrence");
   });
+}
+
+// All slices; those of several rows, but fewer than kLeastRows, by between(least_rows, most_rows).
+template <int kKeys, class Gate, class Between>
+void run(const ChunkedParams& params, const Gate& gate, std::span<const SequenceSlice> slices, int64_t rows,
+         const Executor& executor, Between between) {
+  bool has_steps = false, has_others = false;
+  for (const SequenceSlice& s : slices) {
+    has_steps |= s.rows == 1;
+    has_others |= s.rows > 1 && s.rows < kLeastRows;
+  }
+  if (has_steps) run_steps<kKeys>(params, gate, slices.size(), executor);
+  if (has_others) between(2, kLeastRows - 1);
+  run_chunks<kKeys>(params, gate, slices, rows, executor);
 }
 
 }  // namespace millrace::chunked

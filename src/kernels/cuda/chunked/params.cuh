@@ -6,10 +6,11 @@
 // run in chunks of kChunk rows. prepare_chunks() computes for all chunks in parallel what does not depend on S, and
 // writes a record for each chunk and head. advance_chunks() then goes through the chunks of a sequence with S in
 // registers. With g[t] the sum of log_decay up to row t of the chunk, L[t][s] = exp(g[t] - g[s]) for s < t and
-//   T = (I + diag(weight) (L * (K K^T)))^-1,  W = T diag(weight exp(g)) K,  U = T diag(weight) V
+//   T = (I + diag(weight) (L * (K K^T)))^-1 diag(weight)
 // a chunk computes (X = V without the solution):
-//   X = U - W S,  out = diag(exp(g)) Q S + (L' * (Q K^T)) X,  S = exp(g[end]) S + (diag(exp(g[end] - g)) K)^T X
-// where L' has ones on its diagonal. Inputs are bf16. f32 operands of the products (S, X, W, ...) are sums of two bf16
+//   X = T (V - diag(exp(g)) K S),  out = diag(exp(g)) Q S + (L' * (Q K^T)) X,  S = exp(g[end]) S + (diag(exp(g[end] -
+//   g)) K)^T X
+// where L' has ones on its diagonal. Inputs are bf16. f32 operands of the products (S, X, T, ...) are sums of two bf16
 // numbers, so that results are as accurate as those of the f32 kernels.
 #pragma once
 
@@ -28,25 +29,21 @@ struct ChunkedParams {
   const SliceTables::Slice* slices;
   const int32_t* slots;
   std::byte* records;  // [chunks][heads]
-  size_t record_bytes;
   Pieces pieces;
 
   __device__ int key_head(int h) const { return tiled ? h % key_heads : h / (heads / key_heads); }
 };
 
-// What prepare_chunks() passes on for one chunk and head; offsets in bytes.
-template <int kKeys, bool kSolved>
+// What prepare_chunks() passes on for one chunk and head; offsets in bytes. Squares are bf16 [kChunk][kChunk], a high
+// and a low part of each; their 16 x 16 blocks above the diagonal are not used.
+template <bool kSolved>
 struct ChunkRecord {
-  static constexpr size_t kSquare = kChunk * kChunk * 2, kTile = kChunk * kKeys * 2;
-  // L' * (Q K^T), bf16 [kChunk][kChunk]; 16 x 16 blocks above the diagonal are not written
-  static constexpr size_t kHigh = 0, kLow = kSquare;
-  // f32: factors of the rows of Q S, of the rows of K, and of S at the end
-  static constexpr size_t kFactors = 2 * kSquare, kFactorBytes = (2 * kChunk + 4) * 4;
-  static constexpr size_t kWHigh = kFactors + kFactorBytes, kWLow = kWHigh + kTile;  // W, bf16 [kChunk][kKeys]
-  static constexpr size_t kU = kWLow + kTile;                                        // f32 [value_dim][kChunk]
-  static constexpr size_t bytes(int value_dim) {
-    return kSolved ? kU + static_cast<size_t>(value_dim) * kChunk * 4 : kWHigh;
-  }
+  static constexpr size_t kSquare = kChunk * kChunk * 2;
+  static constexpr size_t kScores = 0;             // L' * (Q K^T)
+  static constexpr size_t kInverse = 2 * kSquare;  // T
+  // f32 [kChunk] each: factors of the rows of Q S, of K S, and of K; then the factor of S
+  static constexpr size_t kFactors = kSolved ? 4 * kSquare : 2 * kSquare, kFactorBytes = (3 * kChunk + 4) * 4;
+  static constexpr size_t kBytes = kFactors + kFactorBytes;
 };
 
 }  // namespace millrace::chunked

@@ -19,17 +19,13 @@ struct PrepareParams {
 };
 
 constexpr int kPrepareThreads = 128, kPrepareWarps = 4;
-constexpr int kMostValues = 128;           // of a solved recurrence
 constexpr int kSquareStride = kChunk + 4;  // of f32 squares in shared memory: 16-byte rows in different banks
 
 template <int kKeys, bool kSolved>
 struct PrepareShared {
   static constexpr int kTile = kChunk * kKeys * 2, kSquare = kChunk * kSquareStride * 4;
-  static constexpr int kK = 0, kQ = kTile;
-  static constexpr int kInverse = kQ;  // T takes the place of Q
-  static constexpr int kV = kQ + (kSolved && kSquare > kTile ? kSquare : kTile);
-  static constexpr int kMatrix = kV + kChunk * kMostValues * 2;
-  static constexpr int kBytes = kSolved ? kMatrix + kSquare : kV;
+  static constexpr int kK = 0, kQ = kTile, kMatrix = 2 * kTile;
+  static constexpr int kBytes = kSolved ? kMatrix + kSquare : kMatrix;
 };
 
 struct ChunkRows {
@@ -66,8 +62,23 @@ __device__ float squares_of(const unsigned char* tile, int row) {
   return sum;
 }
 
-// A column of the inverse of I + M, where M is strictly lower triangular: forward substitution.
-__device__ inline void invert_column(const float* m, int column, float* inverse) {
+// Adds to a square of the record: the high parts lie before the low ones.
+__device__ inline void store_two(std::byte* square, int at, float a, float b) {
+  const uint32_t high = pack<__nv_bfloat16>(a, b);
+  *reinterpret_cast<uint32_t*>(square + at * 2) = high;
+  *reinterpret_cast<uint32_t*>(square + (kChunk * kChunk + at) * 2) =
+      pack<__nv_bfloat16>(a - __uint_as_float(high << 16), b - __uint_as_float(high & 0xffff0000u));
+}
+__device__ inline void store_one(std::byte* square, int at, float a) {
+  auto* to = reinterpret_cast<__nv_bfloat16*>(square) + at;
+  const uint32_t high = pack<__nv_bfloat16>(a, a);
+  const uint32_t low = pack<__nv_bfloat16>(a - __uint_as_float(high << 16), 0);
+  *to = reinterpret_cast<const __nv_bfloat16&>(high);
+  to[kChunk * kChunk] = reinterpret_cast<const __nv_bfloat16&>(low);
+}
+
+// A column of (I + M)^-1, times `factor`, where M is strictly lower triangular: forward substitution.
+__device__ inline void invert_column(const float* m, int column, float factor, std::byte* inverse) {
   float x[kChunk];
 #pragma unroll
   for (int i = 0; i < kChunk; ++i) {
@@ -81,58 +92,15 @@ __device__ inline void invert_column(const float* m, int column, float* inverse)
       if (j + 3 < i) sum[3] = fmaf(four.w, x[j + 3], sum[3]);
     }
     x[i] = -((sum[0] + sum[1]) + (sum[2] + sum[3]));
-    inverse[i * kSquareStride + column] = x[i];
+    store_one(inverse, i * kChunk + column, x[i] * factor);
   }
-}
-
-// 16 rows of T diag(factors) times 64 columns of a tile; store(n, sums) gets columns 8 n .. 8 n + 7.
-template <int kCols, class Store>
-__device__ void multiply_inverse(const float* inverse, const ChunkRows& rows, bool with_k, Tile<kCols> tile,
-                                 int columns, Store store) {
-  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const int row = warp * 16 + lane / 4, within = lane % 4 * 2;
-  Split left[kChunk / 16];
-#pragma unroll
-  for (int kt = 0; kt < kChunk / 16; ++kt) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int at = kt * 16 + i / 2 * 8 + within;
-      const float2 two = *reinterpret_cast<const float2*>(inverse + (row + i % 2 * 8) * kSquareStride + at);
-      const auto factor = [&](int s) {
-        return with_k ? rows.weight[s] * rows.of_k[s] * __expf(static_cast<float>(rows.sum[s])) : rows.weight[s];
-      };
-      left[kt].set(i, two.x * factor(at), two.y * factor(at + 1));
-    }
-  }
-  for (int begin = 0; begin < columns; begin += 16) {
-    float sums[2][4] = {};
-#pragma unroll
-    for (int kt = 0; kt < kChunk / 16; ++kt) {
-      if (kt > warp) break;  // T is lower triangular
-      uint32_t right[4];
-      tile.right(right, kt * 16, begin);
-#pragma unroll
-      for (int n = 0; n < 2; ++n) mma<__nv_bfloat16>(sums[n], left[kt].high, right[2 * n], right[2 * n + 1]);
-#pragma unroll
-      for (int n = 0; n < 2; ++n) mma<__nv_bfloat16>(sums[n], left[kt].low, right[2 * n], right[2 * n + 1]);
-    }
-    store(begin / 8, sums[0]);
-    store(begin / 8 + 1, sums[1]);
-  }
-}
-
-__device__ inline void store_split(std::byte* high, std::byte* low, int at, float a, float b) {
-  const uint32_t two = pack<__nv_bfloat16>(a, b);
-  *reinterpret_cast<uint32_t*>(high + at * 2) = two;
-  *reinterpret_cast<uint32_t*>(low + at * 2) =
-      pack<__nv_bfloat16>(a - __uint_as_float(two << 16), b - __uint_as_float(two & 0xffff0000u));
 }
 
 // One block per chunk and head. Each warp computes 16 rows of the squares.
 template <int kKeys, class Gate>
 __global__ void __launch_bounds__(kPrepareThreads) prepare_chunks(const __grid_constant__ PrepareParams<Gate> params) {
   using Shared = PrepareShared<kKeys, Gate::kSolved>;
-  using Record = ChunkRecord<kKeys, Gate::kSolved>;
+  using Record = ChunkRecord<Gate::kSolved>;
   extern __shared__ __align__(1024) unsigned char shared[];
   __shared__ ChunkRows rows;
   allow_dependents();
@@ -148,14 +116,12 @@ __global__ void __launch_bounds__(kPrepareThreads) prepare_chunks(const __grid_c
 
   const uint32_t base = shared_address(shared);
   const Tile<kKeys> k{base + Shared::kK}, q{base + Shared::kQ};
-  const Tile<kMostValues> v{base + Shared::kV};
-  const auto copy = [&](auto tile, const GpuMatrix& m, int64_t column, int cols) {
-    copy_tile<decltype(tile)::kWidth, kChunk>(
-        tile, reinterpret_cast<const __nv_bfloat16*>(m.data) + first_row * m.stride + column, m.stride, count, cols);
+  const auto copy = [&](Tile<kKeys> tile, const GpuMatrix& m) {
+    const int64_t at = first_row * m.stride + int64_t{p.key_head(h)} * p.key_dim;
+    copy_tile<kPrepareThreads>(tile, reinterpret_cast<const __nv_bfloat16*>(m.data) + at, m.stride, count, p.key_dim);
   };
-  copy(k, p.k, int64_t{p.key_head(h)} * p.key_dim, p.key_dim);
-  copy(q, p.q, int64_t{p.key_head(h)} * p.key_dim, p.key_dim);
-  if constexpr (Gate::kSolved) copy(v, p.v, int64_t{h} * p.value_dim, p.value_dim);
+  copy(k, p.k);
+  copy(q, p.q);
   commit_copies();
   if (thread < kChunk) {
     // Rows behind the end change nothing. e^-200 is 0 in f32; the bound keeps infinite decays from becoming NaN.
@@ -177,7 +143,7 @@ __global__ void __launch_bounds__(kPrepareThreads) prepare_chunks(const __grid_c
   if (warp == 0) add_up(rows.sum);
   __syncthreads();
 
-  std::byte* record = p.records + (static_cast<size_t>(chunk) * p.heads + h) * p.record_bytes;
+  std::byte* record = p.records + (static_cast<size_t>(chunk) * p.heads + h) * Record::kBytes;
   float* matrix = reinterpret_cast<float*>(shared + Shared::kMatrix);
   const int row = warp * 16 + lane / 4, within = lane % 4 * 2;
 #pragma unroll
@@ -212,33 +178,21 @@ __global__ void __launch_bounds__(kPrepareThreads) prepare_chunks(const __grid_c
                 s + j < t ? factor * rows.weight[t] * rows.of_k[t] * of_k[n][half * 2 + j] : 0;
           }
         }
-        store_split(record + Record::kHigh, record + Record::kLow, t * kChunk + s, score[0], score[1]);
+        store_two(record + Record::kScores, t * kChunk + s, score[0], score[1]);
       }
     }
   }
   auto* factors = reinterpret_cast<float*>(record + Record::kFactors);
   if (thread < kChunk) {
-    factors[thread] = __expf(static_cast<float>(rows.sum[thread])) * rows.of_q[thread];
-    factors[kChunk + thread] = rows.decay(thread, kChunk - 1) * rows.of_k[thread];
-    if (thread < 4) factors[2 * kChunk + thread] = __expf(static_cast<float>(rows.sum[kChunk - 1]));
+    const float from_begin = __expf(static_cast<float>(rows.sum[thread]));
+    factors[thread] = from_begin * rows.of_q[thread];
+    factors[kChunk + thread] = from_begin * rows.of_k[thread];
+    factors[2 * kChunk + thread] = rows.decay(thread, kChunk - 1) * rows.of_k[thread];
+    if (thread < 4) factors[3 * kChunk + thread] = __expf(static_cast<float>(rows.sum[kChunk - 1]));
   }
   if constexpr (Gate::kSolved) {
-    float* inverse = reinterpret_cast<float*>(shared + Shared::kInverse);
-    __syncthreads();  // Q was read, M is written
-    if (thread < kChunk) invert_column(matrix, thread, inverse);
     __syncthreads();
-    auto* u = reinterpret_cast<float*>(record + Record::kU);
-    multiply_inverse(inverse, rows, false, v, p.value_dim, [&](int n, const float(&sums)[4]) {
-#pragma unroll
-      for (int j = 0; j < 4; ++j) u[(n * 8 + within + j % 2) * kChunk + row + j / 2 * 8] = sums[j];
-    });
-    multiply_inverse(inverse, rows, true, k, kKeys, [&](int n, const float(&sums)[4]) {
-#pragma unroll
-      for (int j = 0; j < 4; j += 2) {
-        store_split(record + Record::kWHigh, record + Record::kWLow, (row + j * 4) * kKeys + n * 8 + within, sums[j],
-                    sums[j + 1]);
-      }
-    });
+    if (thread < kChunk) invert_column(matrix, thread, rows.weight[thread], record + Record::kInverse);
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/attention/cuda/mma.cuh"
+#include "kernels/cuda/chunked/pieces.h"
 #include "kernels/cuda/values.cuh"
 
 namespace millrace::chunked {
@@ -34,17 +35,24 @@ struct Tile {
   __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
 };
 
-// Copies the first `rows` x `cols` of a matrix with rows of `stride` elements; the rest of the kRows rows is zero.
-template <int kCols, int kRows>
+// Copies the first `rows` x `cols` of a matrix with rows of `stride` elements; the rest of the kChunk rows is zero.
+template <int kThreads, int kCols>
 __device__ void copy_tile(Tile<kCols> tile, const __nv_bfloat16* from, int64_t stride, int rows, int cols) {
-  for (int i = static_cast<int>(threadIdx.x); i < kRows * (kCols / 8); i += static_cast<int>(blockDim.x)) {
-    const int row = i / (kCols / 8), piece = i % (kCols / 8);
-    const bool valid = row < rows && piece * 8 < cols;
-    copy_async(tile.address(row, piece), from + (valid ? row * stride + piece * 8 : 0), valid);
+  constexpr int kPieces = kCols / 8, kStep = kThreads / kPieces;  // pieces of 16 bytes
+  const int piece = static_cast<int>(threadIdx.x) % kPieces, first = static_cast<int>(threadIdx.x) / kPieces;
+  const bool inside = piece * 8 < cols;
+  const __nv_bfloat16* at = from + first * stride + piece * 8;
+  const uint32_t to = tile.address(first, piece);
+#pragma unroll
+  for (int row = 0; row < kChunk; row += kStep) {
+    const bool valid = inside && first + row < rows;
+    // Rows eight apart are permuted alike.
+    copy_async(kStep % 8 == 0 ? to + static_cast<uint32_t>(row * kCols * 2) : tile.address(first + row, piece),
+               valid ? at + row * stride : from, valid);
   }
 }
 
-// x = high + low with 16 bits of mantissa, as A operands.
+// x = high + low with 16 bits of mantissa, as an A operand.
 struct Split {
   uint32_t high[4], low[4];
   __device__ void set(int i, float a, float b) {
@@ -52,5 +60,18 @@ struct Split {
     low[i] = pack<__nv_bfloat16>(a - __uint_as_float(high[i] << 16), b - __uint_as_float(high[i] & 0xffff0000u));
   }
 };
+
+// sums[i] += left * right[i] for kCount pairs of B operands. Products that depend on each other lie kCount * 2 apart.
+template <int kCount>
+__device__ void multiply(float (*sums)[4], const uint32_t (&left)[4], const uint32_t (&right)[kCount][4],
+                         int from = 0) {
+#pragma unroll
+  for (int pair = 0; pair < kCount; ++pair) {
+    if (pair < from) continue;
+#pragma unroll
+    for (int n = 0; n < 2; ++n)
+      mma<__nv_bfloat16>(sums[2 * pair + n], left, right[pair][2 * n], right[pair][2 * n + 1]);
+  }
+}
 
 }  // namespace millrace::chunked

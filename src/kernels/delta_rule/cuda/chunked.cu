@@ -5,8 +5,6 @@
 namespace millrace {
 namespace {
 
-using chunked::kLeastRows;
-
 struct DeltaGate {
   static constexpr bool kSolved = true;
   static constexpr float kLengthEpsilon = DeltaRuleOp::kLengthEpsilon;
@@ -22,24 +20,20 @@ struct DeltaGate {
 class ChunkedDeltaRule final : public Kernel<DeltaRuleOp> {
  public:
   std::string_view name() const override { return "cuda_chunks"; }
-  // Problems of batch-invariant steps have one row: results depend on where a prompt is cut into steps.
   bool can_run(const Problem& p, const Hardware& hardware) const override {
     const DeltaRuleShape& s = p.shape;
-    return is_gpu(hardware) && hardware.architecture >= 80 && p.inputs == DType::BF16 && p.rows >= kLeastRows &&
-           s.key_dim % 8 == 0 && s.key_dim <= 128 && s.value_dim % 16 == 0 && s.value_dim <= chunked::kMostValues &&
-           chunked::fits<true>(s.key_dim, hardware);
+    return is_gpu(hardware) && hardware.architecture >= 80 && p.inputs == DType::BF16 && !p.invariant &&
+           s.key_dim % 8 == 0 && s.key_dim <= 128 && s.value_dim % 16 == 0 && chunked::fits<true>(s.key_dim, hardware);
   }
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
+    if (!chunked::is_prompt(p.rows, p.sequences)) return delta_rule_by_rows().estimate_us(p, hardware);
     const double states = double(p.sequences) * double(p.shape.state_elements());
     return gpu_us(8.0 * states, hardware, 0.8) + chunked::rows_us(p.rows, p.sequences, p.shape.value_width());
   }
   size_t workspace_bytes(const Problem& p, const Hardware&) const override {
-    return chunked::workspace_bytes<true>(p.rows, p.shape.value_heads, p.shape.key_dim, p.shape.value_dim);
+    return chunked::workspace_bytes<true>(p.rows, p.shape.value_heads);
   }
   void run(const Args& a, const Executor& executor) const override {
-    const auto is_short = [](const SequenceSlice& s) { return s.rows < kLeastRows; };
-    if (std::any_of(a.sequences.begin(), a.sequences.end(), is_short))
-      run_delta_rule_by_rows(a, executor, kLeastRows - 1);
     const DeltaRuleShape& s = a.shape;
     const chunked::ChunkedParams params{.q = a.q,
                                         .k = a.k,
@@ -57,8 +51,10 @@ class ChunkedDeltaRule final : public Kernel<DeltaRuleOp> {
                                         .slots = a.tables.slots,
                                         .records = executor.workspace};
     const DeltaGate gate{a.a, a.b, a.decay, a.dt_bias};
-    if (s.key_dim <= 64) return chunked::run<64>(params, gate, a.sequences, a.v.rows, executor);
-    chunked::run<128>(params, gate, a.sequences, a.v.rows, executor);
+    const auto between = [&](int32_t least, int32_t most) { run_delta_rule_by_rows(a, executor, least, most); };
+    const int64_t rows = a.out.rows;
+    if (s.key_dim <= 64) return chunked::run<64>(params, gate, a.sequences, rows, executor, between);
+    chunked::run<128>(params, gate, a.sequences, rows, executor, between);
   }
 };
 

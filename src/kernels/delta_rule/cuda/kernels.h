@@ -9,9 +9,10 @@ namespace millrace {
 
 // Row after row, with the state in registers.
 const Kernel<DeltaRuleOp>& delta_rule_by_rows();
-// The same for the slices of at most so many rows; the other ones are left out.
-void run_delta_rule_by_rows(const DeltaRuleOp::Args& args, const Executor& executor, int32_t most_rows);
-// Prompts in chunks, as matrix products.
+// The same for the slices of so many rows; the other ones are left out.
+void run_delta_rule_by_rows(const DeltaRuleOp::Args& args, const Executor& executor, int32_t least_rows,
+                            int32_t most_rows);
+// Prompts in chunks, as matrix products; single rows in one pass over the state.
 const Kernel<DeltaRuleOp>& delta_rule_by_chunks();
 
 }  // namespace millrace

@@ -5,8 +5,6 @@
 namespace millrace {
 namespace {
 
-using chunked::kLeastRows;
-
 // In the words of the chunked recurrences C is q, B is k and x is v.
 struct ScanGate {
   static constexpr bool kSolved = false;
@@ -25,23 +23,20 @@ struct ScanGate {
 class ChunkedSsmScan final : public Kernel<SsmScanOp> {
  public:
   std::string_view name() const override { return "cuda_chunks"; }
-  // Problems of batch-invariant steps have one row: results depend on where a prompt is cut into steps.
   bool can_run(const Problem& p, const Hardware& hardware) const override {
-    return is_gpu(hardware) && hardware.architecture >= 80 && p.inputs == DType::BF16 && p.rows >= kLeastRows &&
+    return is_gpu(hardware) && hardware.architecture >= 80 && p.inputs == DType::BF16 && !p.invariant &&
            p.shape.state % 8 == 0 && p.shape.state <= 256 && p.shape.head_dim % 16 == 0 &&
            chunked::fits<false>(p.shape.state, hardware);
   }
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
+    if (!chunked::is_prompt(p.rows, p.sequences)) return ssm_scan_by_rows().estimate_us(p, hardware);
     const double states = double(p.sequences) * double(p.shape.state_elements());
     return gpu_us(8.0 * states, hardware, 0.8) + chunked::rows_us(p.rows, p.sequences, p.shape.inner());
   }
   size_t workspace_bytes(const Problem& p, const Hardware&) const override {
-    return chunked::workspace_bytes<false>(p.rows, p.shape.heads, p.shape.state, p.shape.head_dim);
+    return chunked::workspace_bytes<false>(p.rows, p.shape.heads);
   }
   void run(const Args& a, const Executor& executor) const override {
-    const auto is_short = [](const SequenceSlice& s) { return s.rows < kLeastRows; };
-    if (std::any_of(a.sequences.begin(), a.sequences.end(), is_short))
-      run_ssm_scan_by_rows(a, executor, kLeastRows - 1);
     const SsmShape& s = a.shape;
     const chunked::ChunkedParams params{.q = a.c,
                                         .k = a.b,
@@ -59,9 +54,11 @@ class ChunkedSsmScan final : public Kernel<SsmScanOp> {
                                         .slots = a.tables.slots,
                                         .records = executor.workspace};
     const ScanGate gate{a.dt, a.dt_bias, a.a, a.least_step, a.most_step};
-    if (s.state <= 64) return chunked::run<64>(params, gate, a.sequences, a.x.rows, executor);
-    if (s.state <= 128) return chunked::run<128>(params, gate, a.sequences, a.x.rows, executor);
-    chunked::run<256>(params, gate, a.sequences, a.x.rows, executor);
+    const auto between = [&](int32_t least, int32_t most) { run_ssm_scan_by_rows(a, executor, least, most); };
+    const int64_t rows = a.out.rows;
+    if (s.state <= 64) return chunked::run<64>(params, gate, a.sequences, rows, executor, between);
+    if (s.state <= 128) return chunked::run<128>(params, gate, a.sequences, rows, executor, between);
+    chunked::run<256>(params, gate, a.sequences, rows, executor, between);
   }
 };
 

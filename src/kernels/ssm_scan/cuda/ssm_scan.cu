@@ -23,7 +23,7 @@ struct Params {
   size_t stride;
   const SliceTables::Slice* slices;
   const int32_t* slots;
-  int32_t most_rows;  // longer slices are left out
+  int32_t least_rows, most_rows;  // other slices are left out
 };
 
 // One block per sequence, head and kColumns of its columns. The state stays in registers over all rows of the slice:
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(kThreads) ssm_scan(const __grid_constant__ Par
   allow_dependents();
   wait_for_predecessors();
   const SliceTables::Slice slice = p.slices[blockIdx.y];
-  if (slice.rows > p.most_rows) return;
+  if (slice.rows < p.least_rows || slice.rows > p.most_rows) return;
   const int dim = p.shape.head_dim, n = p.shape.state, pieces = (dim + kColumns - 1) / kColumns;
   const int head = static_cast<int>(blockIdx.x) / pieces, first = static_cast<int>(blockIdx.x) % pieces * kColumns;
   const int group = head / (p.shape.heads / p.shape.groups);
@@ -128,19 +128,20 @@ class CudaSsmScan final : public Kernel<SsmScanOp> {
     return gpu_us(8.0 * states, hardware, 0.8) + 0.15 * double(p.rows) / double(p.sequences);
   }
   void run(const Args& a, const Executor& executor) const override {
-    run_ssm_scan_by_rows(a, executor, std::numeric_limits<int32_t>::max());
+    run_ssm_scan_by_rows(a, executor, 1, std::numeric_limits<int32_t>::max());
   }
 };
 
 }  // namespace
 
-void run_ssm_scan_by_rows(const SsmScanOp::Args& a, const Executor& executor, int32_t most_rows) {
+void run_ssm_scan_by_rows(const SsmScanOp::Args& a, const Executor& executor, int32_t least_rows, int32_t most_rows) {
   if (a.sequences.empty()) return;
   const int pieces = (a.shape.head_dim + kColumns - 1) / kColumns;
   const dim3 grid(static_cast<unsigned>(a.shape.heads * pieces), static_cast<unsigned>(a.sequences.size()));
   const Params params{
-      a.shape, a.x,          a.b,         a.c,     a.dt,     a.out,           a.dt_bias,      a.a,
-      a.d,     a.least_step, a.most_step, a.state, a.stride, a.tables.slices, a.tables.slots, most_rows};
+      a.shape,  a.x,          a.b,         a.c,     a.dt,     a.out,           a.dt_bias,      a.a,
+      a.d,      a.least_step, a.most_step, a.state, a.stride, a.tables.slices, a.tables.slots, least_rows,
+      most_rows};
   check_launch(launch_kernel(scan_of(a.shape.state), grid, kThreads, 0, cuda_launch(executor), params),
                "starting a scan");
 }
