@@ -115,5 +115,17 @@ TEST(CudaDeltaRule, MatchesTheReference) {
   }
 }
 
+// A chunk begins where a step's rows begin, so that results depend on the cut.
+TEST(CudaDeltaRule, BatchInvariantStepsGoRowByRow) {
+  const DeltaRuleShape shape{1, 2, 64, 64};
+  int kernels = 0;
+  for (const auto* kernel : DeltaRuleOp::cuda()) {
+    if (!kernel->can_run({shape, 1, DType::BF16, /*invariant=*/true}, gpu().hardware())) continue;
+    EXPECT_EQ(kernel->name(), "cuda_rows");
+    ++kernels;
+  }
+  EXPECT_EQ(kernels, 1);
+}
+
 }  // namespace
 }  // namespace millrace
