@@ -19,20 +19,24 @@ struct ChunkStage {
   static constexpr uint32_t kBytes = kFactors + 1024;  // of factors, and a multiple of 1024 in all
 };
 
-// An f32 operand in a square of the record, as B operands: the 16 x 16 blocks (pair, kt) from pair = kt on.
-template <int kSteps>
-struct SquareOperands {
-  uint32_t high[kSteps][4], low[kSteps][4];
-  __device__ void load(uint32_t square, int kt) {
-    const Tile<kChunk> of_high{square}, of_low{square + kChunk * kChunk * 2};
+// sums += left * square, for 16 summed rows of a square of the record: its 16 x 16 blocks (pair, kt) from pair = kt on.
+// kExact: left has no low part.
+template <bool kExact>
+__device__ void multiply_square(float (*sums)[4], const Split& left, uint32_t square, int kt) {
+  constexpr int kSteps = kChunk / 16;
+  uint32_t right[kSteps][4];
+  const auto load = [&](Tile<kChunk> part) {
 #pragma unroll
     for (int pair = 0; pair < kSteps; ++pair) {
-      if (pair < kt) continue;
-      of_high.right_transposed(high[pair], pair * 16, kt * 16);
-      of_low.right_transposed(low[pair], pair * 16, kt * 16);
+      if (pair >= kt) part.right_transposed(right[pair], pair * 16, kt * 16);
     }
-  }
-};
+  };
+  load({square});
+  multiply(sums, left.high, right, kt);
+  if constexpr (!kExact) multiply(sums, left.low, right, kt);
+  load({square + kChunk * kChunk * 2});
+  multiply(sums, left.high, right, kt);
+}
 
 // One block per piece, head and kBlockColumns columns of the state; a warp keeps kWarpColumns columns in registers.
 // Everything is transposed: accumulators of S^T [columns][keys] and X^T [columns][rows] are laid out as A operands of
@@ -133,36 +137,29 @@ __global__ void __launch_bounds__(kAdvanceThreads, 1) advance_chunks(const __gri
 
     // X^T; element i of x[kt]: column + i % 2 * 8, rows kt * 16 + i / 2 * 8 + within and the next one
     float x[kRowTiles][4] = {};
-    uint32_t of_v[kSteps][4];
 #pragma unroll
-    for (int kt = 0; kt < kSteps; ++kt)
-      Tile<kBlockColumns>{stage + Stage::kV}.left_transposed(of_v[kt], kt * 16, warp * kWarpColumns);
-    if constexpr (kSolved) {
-#pragma unroll
-      for (int kt = 0; kt < kSteps; ++kt) {
-        SquareOperands<kSteps> inverse;
-        inverse.load(stage + Stage::kInverse, kt);
+    for (int kt = 0; kt < kSteps; ++kt) {
+      uint32_t of_v[4];
+      Tile<kBlockColumns>{stage + Stage::kV}.left_transposed(of_v, kt * 16, warp * kWarpColumns);
+      if constexpr (kSolved) {
         Split left;
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const float2 factor = factor_of(1, 2 * kt + i / 2);
           const float(&of_k)[4] = known[2 * kt + i / 2];
-          left.set(i, __uint_as_float(of_v[kt][i] << 16) - factor.x * of_k[i % 2 * 2],
-                   __uint_as_float(of_v[kt][i] & 0xffff0000u) - factor.y * of_k[i % 2 * 2 + 1]);
+          left.set(i, __uint_as_float(of_v[i] << 16) - factor.x * of_k[i % 2 * 2],
+                   __uint_as_float(of_v[i] & 0xffff0000u) - factor.y * of_k[i % 2 * 2 + 1]);
         }
-        multiply(x, left.high, inverse.high, kt);
-        multiply(x, left.low, inverse.high, kt);
-        multiply(x, left.high, inverse.low, kt);
-      }
-    } else {
-#pragma unroll
-      for (int kt = 0; kt < kSteps; ++kt) {
+        multiply_square<false>(x, left, stage + Stage::kInverse, kt);
+      } else {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          x[2 * kt + i / 2][i % 2 * 2] = __uint_as_float(of_v[kt][i] << 16);
-          x[2 * kt + i / 2][i % 2 * 2 + 1] = __uint_as_float(of_v[kt][i] & 0xffff0000u);
+          x[2 * kt + i / 2][i % 2 * 2] = __uint_as_float(of_v[i] << 16);
+          x[2 * kt + i / 2][i % 2 * 2 + 1] = __uint_as_float(of_v[i] & 0xffff0000u);
         }
       }
+    }
+    if constexpr (!kSolved) {
 #pragma unroll
       for (int n = 0; n < kRowTiles; ++n) {
 #pragma unroll
@@ -179,8 +176,6 @@ __global__ void __launch_bounds__(kAdvanceThreads, 1) advance_chunks(const __gri
     // For each 16 rows of X: their part of the output and of the state.
 #pragma unroll
     for (int kt = 0; kt < kSteps; ++kt) {
-      SquareOperands<kSteps> scores;
-      scores.load(stage + Stage::kScores, kt);
       Split left, scaled;
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -189,9 +184,7 @@ __global__ void __launch_bounds__(kAdvanceThreads, 1) advance_chunks(const __gri
         left.set(i, of_x[i % 2 * 2], of_x[i % 2 * 2 + 1]);
         scaled.set(i, of_x[i % 2 * 2] * factor.x, of_x[i % 2 * 2 + 1] * factor.y);
       }
-      multiply(out, left.high, scores.high, kt);
-      if constexpr (kSolved) multiply(out, left.low, scores.high, kt);  // V is exact
-      multiply(out, left.high, scores.low, kt);
+      multiply_square<!kSolved>(out, left, stage + Stage::kScores, kt);  // without the solution X is V, which is exact
       constexpr int kAtOnce = 4;
 #pragma unroll
       for (int begin = 0; begin < kKeyTiles / 2; begin += kAtOnce) {

@@ -40,9 +40,13 @@ inline double rows_us(int64_t rows, int64_t sequences, int64_t value_width) {
 // The slices of one row.
 template <int kKeys, class Gate>
 void run_steps(const ChunkedParams& params, const Gate& gate, size_t slices, const Executor& executor) {
-  const dim3 grid(static_cast<unsigned>((params.value_dim + kStepColumns - 1) / kStepColumns),
+  const int columns = params.value_dim % 128 == 0 && kKeys <= 128 ? 128 : 64;
+  const dim3 grid(static_cast<unsigned>((params.value_dim + columns - 1) / columns),
                   static_cast<unsigned>(params.heads), static_cast<unsigned>(slices));
-  void (*step)(PrepareParams<Gate>) = step_rows<kKeys, Gate>;
+  void (*step)(PrepareParams<Gate>) = step_rows<kKeys, 64, Gate>;
+  if constexpr (kKeys <= 128) {
+    if (columns == 128) step = step_rows<kKeys, 128, Gate>;
+  }
   check_launch(launch_kernel(step, grid, kStepThreads, 0, cuda_launch(executor), PrepareParams<Gate>{params, gate}),
                "starting a recurrence");
 }

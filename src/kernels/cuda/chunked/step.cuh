@@ -5,34 +5,36 @@
 
 namespace millrace::chunked {
 
-constexpr int kStepThreads = 256, kStepWarps = 8, kStepColumns = 64;
+constexpr int kStepThreads = 256, kStepWarps = 8;
 
-// One block per slice of one row, head and kStepColumns columns of the state. All loads are issued before the first one
-// is used. A half-warp reads 256 bytes of a row of the state; warps share the rows. S^T k and S^T q of the old state
-// are summed in one round: with the change c the output is decay S^T q + (k q) c.
-template <int kKeys, class Gate>
-__global__ void __launch_bounds__(kStepThreads) step_rows(const __grid_constant__ PrepareParams<Gate> params) {
-  constexpr int kPerThread = kKeys / (2 * kStepWarps), kPerLane = kKeys / 32;
-  __shared__ float4 sums[2][kStepWarps][kStepColumns / 4];
+// One block per slice of one row, head and kColumns columns of the state. Loads are issued before the first one is
+// used. Warps share the rows of the state. S^T k and S^T q of the old state are summed in one round: with the change c
+// the output is decay S^T q + (k q) c.
+template <int kKeys, int kColumns, class Gate>
+__global__ void __launch_bounds__(kStepThreads, kColumns == 128 ? 2 : 3)
+    step_rows(const __grid_constant__ PrepareParams<Gate> params) {
+  constexpr int kLanes = kColumns / 4, kAtOnce = 32 / kLanes;  // lanes of a row of the state, rows of a warp
+  constexpr int kPerThread = kKeys / (kAtOnce * kStepWarps), kPerLane = kKeys / 32;
+  __shared__ float4 sums[2][kStepWarps][kLanes];
   allow_dependents();
   wait_for_predecessors();
   const ChunkedParams& p = params.chunked;
-  const SliceTables::Slice slice = p.slices[blockIdx.z];
-  if (slice.rows != 1) return;
-  const int64_t row = slice.first_row;
   const int h = static_cast<int>(blockIdx.y), warp = static_cast<int>(threadIdx.x) / 32;
-  const int lane = static_cast<int>(threadIdx.x) % 32, four = lane % 16, half = lane / 16;
-  const int column = static_cast<int>(blockIdx.x) * kStepColumns + four * 4;
+  const int lane = static_cast<int>(threadIdx.x) % 32, four = lane % kLanes;
+  const int column = static_cast<int>(blockIdx.x) * kColumns + four * 4;
   const bool inside = column < p.value_dim;
   auto* state = reinterpret_cast<float*>(p.state + static_cast<size_t>(p.slots[blockIdx.z]) * p.stride) +
                 int64_t{h} * p.value_dim * p.key_dim + column;
-  const auto key_of = [&](int n) { return (n * kStepWarps + warp) * 2 + half; };
+  const auto key_of = [&](int n) { return (n * kStepWarps + warp) * kAtOnce + lane / kLanes; };
   float4 s[kPerThread];
 #pragma unroll
   for (int n = 0; n < kPerThread; ++n) {
     const bool valid = inside && key_of(n) < p.key_dim;
-    s[n] = valid ? *reinterpret_cast<const float4*>(state + int64_t{key_of(n)} * p.value_dim) : float4{};
+    s[n] = valid ? __ldcs(reinterpret_cast<const float4*>(state + int64_t{key_of(n)} * p.value_dim)) : float4{};
   }
+  const SliceTables::Slice slice = p.slices[blockIdx.z];
+  if (slice.rows != 1) return;  // behind the loads: they need not wait for it
+  const int64_t row = slice.first_row;
   const int64_t key_column = int64_t{p.key_head(h)} * p.key_dim;
   const auto* q = reinterpret_cast<const __nv_bfloat16*>(p.q.data) + row * p.q.stride + key_column;
   const auto* k = reinterpret_cast<const __nv_bfloat16*>(p.k.data) + row * p.k.stride + key_column;
@@ -77,9 +79,11 @@ __global__ void __launch_bounds__(kStepThreads) step_rows(const __grid_constant_
     sum.x += __shfl_xor_sync(~0u, sum.x, 16), sum.y += __shfl_xor_sync(~0u, sum.y, 16);
     sum.z += __shfl_xor_sync(~0u, sum.z, 16), sum.w += __shfl_xor_sync(~0u, sum.w, 16);
   };
-  if constexpr (Gate::kSolved) both_halves(by_k);
-  both_halves(by_q);
-  if (half == 0) sums[0][warp][four] = by_k, sums[1][warp][four] = by_q;
+  if constexpr (kAtOnce == 2) {
+    if constexpr (Gate::kSolved) both_halves(by_k);
+    both_halves(by_q);
+  }
+  if (lane < kLanes) sums[0][warp][four] = by_k, sums[1][warp][four] = by_q;
   __syncthreads();
   const auto total = [&](int kind) {
     float4 sum{};
@@ -98,11 +102,11 @@ __global__ void __launch_bounds__(kStepThreads) step_rows(const __grid_constant_
   for (int n = 0; n < kPerThread; ++n) {
     if (!inside || key_of(n) >= p.key_dim) continue;
     const float factor = of_k[n] * scale_of_k;
-    *reinterpret_cast<float4*>(state + int64_t{key_of(n)} * p.value_dim) =
-        float4{fmaf(factor, change[0], decay * s[n].x), fmaf(factor, change[1], decay * s[n].y),
-               fmaf(factor, change[2], decay * s[n].z), fmaf(factor, change[3], decay * s[n].w)};
+    __stcs(reinterpret_cast<float4*>(state + int64_t{key_of(n)} * p.value_dim),
+           float4{fmaf(factor, change[0], decay * s[n].x), fmaf(factor, change[1], decay * s[n].y),
+                  fmaf(factor, change[2], decay * s[n].z), fmaf(factor, change[3], decay * s[n].w)});
   }
-  if (warp != 0 || half != 0 || !inside) return;
+  if (warp != 0 || lane >= kLanes || !inside) return;
   const float4 asked = total(1);
   const float of_old = decay * scale_of_q, of_change = qk * scale_of_k * scale_of_q;
   const int64_t at = int64_t{h} * p.value_dim + column;
