@@ -11,7 +11,7 @@ constexpr int kStepThreads = 256, kStepWarps = 8;
 // used. Warps share the rows of the state. S^T k and S^T q of the old state are summed in one round: with the change c
 // the output is decay S^T q + (k q) c.
 template <int kKeys, int kColumns, class Gate>
-__global__ void __launch_bounds__(kStepThreads, kColumns == 128 ? 2 : 3)
+__global__ void __launch_bounds__(kStepThreads, kColumns == 128 || kKeys > 128 ? 2 : 3)
     step_rows(const __grid_constant__ PrepareParams<Gate> params) {
   constexpr int kLanes = kColumns / 4, kAtOnce = 32 / kLanes;  // lanes of a row of the state, rows of a warp
   constexpr int kPerThread = kKeys / (kAtOnce * kStepWarps), kPerLane = kKeys / 32;
