@@ -56,14 +56,11 @@ void describe(const Problem& p, OpCall& call) {
 }
 
 template <class Op>
-OpCall explain_call(const Planner<Op>& planner, const typename Op::Problem& problem) {
+OpCall explain_call(const Planner<Op>& planner, const typename Op::Problem& problem, const typename Op::Args& args) {
   OpCall call{.op = std::string(Op::kName), .problem = to_string(problem)};
   describe(problem, call);
-  double roof = 0;
-  if constexpr (requires { roof_us(problem, planner.hardware()); }) {
-    roof = roof_us(problem, planner.hardware());
-    call.has_roof = true;
-  }
+  const double roof = call_roof_us<Op>(problem, args, planner.hardware());
+  call.has_roof = roof > 0;
   const auto bucket = [&] {
     if constexpr (requires { problem.bucketed(); })
       return problem.bucketed();

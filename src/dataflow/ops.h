@@ -219,10 +219,10 @@ void Ops::run(const Kernel<Op>& kernel, const typename Op::Problem& problem, con
     case Mode::Expect:
       return times_->add(Op::kName, planner<Op>().expected_us(kernel, problem));
     case Mode::Roof:
-      if constexpr (requires { roof_us(problem, hardware_); }) times_->add(Op::kName, roof_us(problem, hardware_));
+      if (const double us = call_roof_us<Op>(problem, args, hardware_); us > 0) times_->add(Op::kName, us);
       return;
     case Mode::Explain:
-      calls_->push_back(explain_call(planner<Op>(), problem));
+      calls_->push_back(explain_call(planner<Op>(), problem, args));
       calls_->back().on_host = options_.is_host_side;
   }
 }

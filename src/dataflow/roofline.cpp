@@ -14,6 +14,17 @@ double peak_gops(DType format, Precision precision, const Ceilings& c) {
   return is_quantized(format) ? c.int8_gops : std::max(c.bf16_gflops, c.f32_gflops);
 }
 
+double bytes_of(const Matrix& m) { return double(m.rows) * double(row_bytes(m.dtype, m.cols)); }
+
+// A step reads and writes the f32 state of each sequence once, whatever its rows.
+double state_bytes(size_t sequences, int64_t elements) { return 8 * double(sequences) * double(elements); }
+
+// Matrix units compute recurrences in chunks of rows.
+double recurrence_us(const Work& work, DType inputs, const Hardware& h) {
+  const bool matrix_units = h.device == DeviceKind::Cuda && inputs != DType::F32;
+  return least_us(work, matrix_units ? h.ceilings.bf16_gflops : h.ceilings.f32_gflops, h);
+}
+
 }  // namespace
 
 Work work_of(const LinearProblem& p) {
@@ -44,6 +55,25 @@ Work work_of(const AttentionProblem& p) {
   return {kv + io, 2.0 * double(p.rows) * seen * p.heads * (p.key_dim + p.value_dim)};
 }
 
+Work work_of(const CausalConvOp::Args& a) {
+  return {bytes_of(a.x) + bytes_of(a.out) + state_bytes(a.sequences.size(), (a.taps - 1) * a.x.cols),
+          2.0 * a.taps * double(a.x.rows) * double(a.x.cols)};
+}
+
+// Three multiply-adds for each element of the state: S^T k, the change, S^T q.
+Work work_of(const DeltaRuleOp::Args& a) {
+  double bytes = state_bytes(a.sequences.size(), a.shape.state_elements());
+  for (const Matrix* m : {&a.q, &a.k, &a.v, &a.a, &a.b, &a.out}) bytes += bytes_of(*m);
+  return {bytes, 6 * double(a.v.rows) * double(a.shape.state_elements())};
+}
+
+// Two multiply-adds for each element of the state: the input, S^T C.
+Work work_of(const SsmScanOp::Args& a) {
+  double bytes = state_bytes(a.sequences.size(), a.shape.state_elements());
+  for (const Matrix* m : {&a.x, &a.b, &a.c, &a.dt, &a.out}) bytes += bytes_of(*m);
+  return {bytes, 4 * double(a.x.rows) * double(a.shape.state_elements())};
+}
+
 double roof_us(const LinearProblem& p, const Hardware& h) {
   return least_us(work_of(p), peak_gops(p.format, p.precision, h.ceilings), h);
 }
@@ -56,5 +86,11 @@ double roof_us(const AttentionProblem& p, const Hardware& h) {
   const bool matrix_units = h.device == DeviceKind::Cuda && p.precision == Precision::Fast && p.kv != DType::F32;
   return least_us(work_of(p), matrix_units ? h.ceilings.bf16_gflops : h.ceilings.f32_gflops, h);
 }
+
+double roof_us(const CausalConvOp::Args& a, const Hardware& h) {
+  return least_us(work_of(a), h.ceilings.f32_gflops, h);
+}
+double roof_us(const DeltaRuleOp::Args& a, const Hardware& h) { return recurrence_us(work_of(a), a.v.dtype, h); }
+double roof_us(const SsmScanOp::Args& a, const Hardware& h) { return recurrence_us(work_of(a), a.x.dtype, h); }
 
 }  // namespace millrace

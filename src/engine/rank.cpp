@@ -200,9 +200,15 @@ void Rank::load(const Progress& progress) {
 
 void Rank::decide_context() {
   const auto& config = model_->config();
-  const bool may_be_longer = options_.past_training && !config.learned_positions;
-  if (options_.context > config.context && !may_be_longer) {
-    fail(ErrorKind::Usage, "--ctx {}: the model was trained for {} positions", options_.context, config.context);
+  // Recurrent layers have no longest position, so a hybrid may run past its training; its attention layers may lose
+  // accuracy there.
+  const bool recurrent = !layout_.slots().empty();
+  const bool may_be_longer = (options_.past_training || recurrent) && !config.learned_positions;
+  if (options_.context > config.context) {
+    const std::string problem =
+        fmt::format("--ctx {}: the model was trained for {} positions", options_.context, config.context);
+    if (!may_be_longer) fail(ErrorKind::Usage, "{}", problem);
+    if (!options_.past_training) log().warn("{}", problem);
   }
   const auto slots = static_cast<size_t>(slots_) * layout_.bytes_per_slot();
   const auto weights = static_cast<int64_t>(weights_->packed_bytes() + weights_->in_place_bytes() + slots);

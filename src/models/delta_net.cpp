@@ -98,19 +98,21 @@ Matrix delta_net_block(Pass& p, const DeltaNet& net, const Normed& x) {
                                                        .sequences = p.batch.sequences,
                                                        .tables = p.batch.tables,
                                                        .silu = true});
-  p.ops.call<DeltaRuleOp>({s, bucket}, {.shape = s,
-                                        .q = qkv.columns(0, keys),
-                                        .k = qkv.columns(keys, keys),
-                                        .v = qkv.columns(2 * keys, values),
-                                        .a = in.columns(width + values + heads, heads),
-                                        .b = in.columns(width + values, heads),
-                                        .decay = net.decay->data,
-                                        .dt_bias = net.dt_bias->data,
-                                        .out = mixed,
-                                        .state = memory.data,
-                                        .stride = memory.stride,
-                                        .sequences = p.batch.sequences,
-                                        .tables = p.batch.tables});
+  p.ops.call<DeltaRuleOp>(
+      {s, bucket, qkv.dtype, p.ops.batch_invariant(), static_cast<int64_t>(p.batch.sequences.size())},
+      {.shape = s,
+       .q = qkv.columns(0, keys),
+       .k = qkv.columns(keys, keys),
+       .v = qkv.columns(2 * keys, values),
+       .a = in.columns(width + values + heads, heads),
+       .b = in.columns(width + values, heads),
+       .decay = net.decay->data,
+       .dt_bias = net.dt_bias->data,
+       .out = mixed,
+       .state = memory.data,
+       .stride = memory.stride,
+       .sequences = p.batch.sequences,
+       .tables = p.batch.tables});
   p.group_norm(mixed, net.norm);
   p.ops.activate(Activation::Silu, in.columns(width, values), &mixed, gated);
   return gated;

@@ -88,7 +88,8 @@ Projected project(Pass& p, const Mamba2Mixer& m, const Normed& x) {
 void scan(Pass& p, const Mamba2Mixer& m, Matrix convolved, Matrix dt, Matrix out) {
   const SsmShape& s = m.shape.scan;
   const SlotView slot = p.slot(m.scan_state);
-  p.ops.call<SsmScanOp>({s, p.ops.bucket(p.rows())},
+  p.ops.call<SsmScanOp>({s, p.ops.bucket(p.rows()), convolved.dtype, p.ops.batch_invariant(),
+                         static_cast<int64_t>(p.batch.sequences.size())},
                         {.shape = s,
                          .x = convolved.columns(0, s.inner()),
                          .b = convolved.columns(s.inner(), s.group_cols()),

@@ -1,40 +1,12 @@
 // Ops of recurrent state on a GPU against the CPU's references: sequences that come in pieces, states in slots.
 #include "kernels/state_op_cases.h"
 
-#include "cuda/support.h"
+#include "cuda/gpu_slices.h"
 
 namespace millrace {
 namespace {
 
 constexpr int kSequences = 3;
-
-// The tables of one step in GPU memory.
-struct GpuSlices {
-  explicit GpuSlices(const std::vector<SequenceSlice>& slices) : rows(host_rows(slices)), slots(host_slots(slices)) {
-    for (const auto& s : slices) longest = std::max(longest, s.rows);
-  }
-  SliceTables tables() const {
-    SliceTables tables;
-    tables.slices = rows.as<SliceTables::Slice>();
-    tables.slots = slots.as<int32_t>();
-    tables.longest_slice = longest;
-    return tables;
-  }
-  GpuBytes rows, slots;
-  int32_t longest = 0;
-
- private:
-  static std::vector<SliceTables::Slice> host_rows(const std::vector<SequenceSlice>& slices) {
-    std::vector<SliceTables::Slice> all;
-    for (const auto& s : slices) all.push_back({s.first_row, s.rows, s.past, s.past + s.rows});
-    return all;
-  }
-  static std::vector<int32_t> host_slots(const std::vector<SequenceSlice>& slices) {
-    std::vector<int32_t> all;
-    for (const auto& s : slices) all.push_back(s.slot);
-    return all;
-  }
-};
 
 TEST(CudaCausalConv, MatchesTheReference) {
   for (const ConvCase& c : conv_cases()) {
@@ -78,54 +50,81 @@ TEST(CudaCausalConv, MatchesTheReference) {
   }
 }
 
+// Distance of two states, relative to the length of `expected`.
+double state_distance(const std::vector<std::byte>& got, const std::vector<std::byte>& expected) {
+  double error = 0, norm = 0;
+  for (size_t i = 0; i < expected.size() / sizeof(float); ++i) {
+    const double want = reinterpret_cast<const float*>(expected.data())[i];
+    error += std::pow(reinterpret_cast<const float*>(got.data())[i] - want, 2);
+    norm += want * want;
+  }
+  return std::sqrt(error / norm);
+}
+
+void check_delta_rule(const Kernel<DeltaRuleOp>& kernel, const DeltaCase& c, DType dtype, int most_rows) {
+  Random random;
+  const DeltaRuleShape& s = c.shape;
+  const DeltaRuleOp::Problem problem{s, kSequences * c.length, dtype};
+  if (!kernel.can_run(problem, gpu().hardware())) return;
+  SCOPED_TRACE(to_string(problem) + " " + std::string(kernel.name()) + " seed " + std::to_string(random.seed()));
+  EXPECT_GT(kernel.estimate_us(problem, gpu().hardware()), 0);
+  const size_t stride = static_cast<size_t>(s.state_elements()) * sizeof(float) + 64;
+  std::vector<std::byte> state((kSequences + 1) * stride);
+  const GpuBytes gpu_state(state);
+  const GpuBytes workspace(std::vector<std::byte>(kernel.workspace_bytes(problem, gpu().hardware()), std::byte{0xff}));
+  for (const auto& slices : random_steps(kSequences, c.length, most_rows, random)) {
+    DeltaInputs in(s, rows_of(slices), random, c.decay);
+    TestMatrix expected(rows_of(slices), s.value_width()), out = expected;
+    for (TestMatrix* m : {&in.q, &in.k, &in.v, &in.a, &in.b}) round_to(*m, dtype);
+    DeltaRuleOp::Args args{.shape = s,
+                           .q = in.q.view(),
+                           .k = in.k.view(),
+                           .v = in.v.view(),
+                           .a = in.a.view(),
+                           .b = in.b.view(),
+                           .decay = in.decay.data(),
+                           .dt_bias = in.dt_bias.data(),
+                           .out = expected.view(),
+                           .state = state.data(),
+                           .stride = stride,
+                           .sequences = slices};
+    DeltaRuleOp::reference()->run(args, {});
+    const GpuCopy q(in.q, dtype), k(in.k, dtype), v(in.v, dtype), a(in.a, dtype), b(in.b, dtype);
+    const GpuCopy gpu_out(out, dtype);
+    const GpuBytes decay(in.decay), dt_bias(in.dt_bias);
+    const GpuSlices tables(slices);
+    args.q = q.view(), args.k = k.view(), args.v = v.view(), args.a = a.view(), args.b = b.view();
+    args.decay = decay.as<float>(), args.dt_bias = dt_bias.as<float>(), args.out = gpu_out.view();
+    args.state = gpu_state.data(), args.tables = tables.tables();
+    kernel.run(args, on_gpu(workspace.data()));
+    gpu_out.read(out);
+    EXPECT_TRUE(out.spare_is_untouched());
+    EXPECT_LE(out.distance(expected), 2e-5 + rounding_of(dtype));
+  }
+  EXPECT_LE(state_distance(gpu_state.read(), state), 2e-5);
+}
+
 TEST(CudaDeltaRule, MatchesTheReference) {
-  for (const DeltaCase& c : delta_cases()) {
-    for (const DType dtype : kPlainTypes) {
-      Random random;
-      const DeltaRuleShape& s = c.shape;
-      SCOPED_TRACE(to_string(DeltaRuleOp::Problem{s, c.length}) + " seed " + std::to_string(random.seed()));
-      const size_t stride = static_cast<size_t>(s.state_elements()) * sizeof(float) + 64;
-      std::vector<std::byte> state((kSequences + 1) * stride);
-      const GpuBytes gpu_state(state);
-      for (const auto& slices : random_steps(kSequences, c.length, c.length, random)) {
-        DeltaInputs in(s, rows_of(slices), random);
-        TestMatrix expected(rows_of(slices), s.value_width()), out = expected;
-        for (TestMatrix* m : {&in.q, &in.k, &in.v, &in.a, &in.b}) round_to(*m, dtype);
-        DeltaRuleOp::Args args{.shape = s,
-                               .q = in.q.view(),
-                               .k = in.k.view(),
-                               .v = in.v.view(),
-                               .a = in.a.view(),
-                               .b = in.b.view(),
-                               .decay = in.decay.data(),
-                               .dt_bias = in.dt_bias.data(),
-                               .out = expected.view(),
-                               .state = state.data(),
-                               .stride = stride,
-                               .sequences = slices};
-        DeltaRuleOp::reference()->run(args, {});
-        const GpuCopy q(in.q, dtype), k(in.k, dtype), v(in.v, dtype), a(in.a, dtype), b(in.b, dtype);
-        const GpuCopy gpu_out(out, dtype);
-        const GpuBytes decay(in.decay), dt_bias(in.dt_bias);
-        const GpuSlices tables(slices);
-        args.q = q.view(), args.k = k.view(), args.v = v.view(), args.a = a.view(), args.b = b.view();
-        args.decay = decay.as<float>(), args.dt_bias = dt_bias.as<float>(), args.out = gpu_out.view();
-        args.state = gpu_state.data(), args.tables = tables.tables();
-        DeltaRuleOp::cuda()[0]->run(args, on_gpu());
-        gpu_out.read(out);
-        EXPECT_TRUE(out.spare_is_untouched());
-        EXPECT_LE(out.distance(expected), 2e-5 + rounding_of(dtype));
+  for (const auto* kernel : DeltaRuleOp::cuda()) {
+    for (const DeltaCase& c : delta_cases()) {
+      for (const DType dtype : kPlainTypes) {
+        check_delta_rule(*kernel, c, dtype, c.length);
+        check_delta_rule(*kernel, c, dtype, 16 * c.length);  // nearly all slices are whole prompts
       }
-      const auto got = gpu_state.read();
-      double error = 0, norm = 0;
-      for (size_t i = 0; i < state.size() / sizeof(float); ++i) {
-        const double want = reinterpret_cast<const float*>(state.data())[i];
-        error += std::pow(reinterpret_cast<const float*>(got.data())[i] - want, 2);
-        norm += want * want;
-      }
-      EXPECT_LE(std::sqrt(error / norm), 2e-5);
     }
   }
+}
+
+// A chunk begins where a step's rows begin, so that results depend on the cut.
+TEST(CudaDeltaRule, BatchInvariantStepsGoRowByRow) {
+  const DeltaRuleShape shape{1, 2, 64, 64};
+  int kernels = 0;
+  for (const auto* kernel : DeltaRuleOp::cuda()) {
+    if (!kernel->can_run({shape, 1, DType::BF16, /*invariant=*/true}, gpu().hardware())) continue;
+    EXPECT_EQ(kernel->name(), "cuda_rows");
+    ++kernels;
+  }
+  EXPECT_EQ(kernels, 1);
 }
 
 }  // namespace

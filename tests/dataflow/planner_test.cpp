@@ -177,5 +177,43 @@ TEST(Roofline, GrowsWithTheWork) {
   EXPECT_LT(roof_us(attention, hardware), near);
 }
 
+// Every sequence reads and writes its own state, whatever its rows.
+TEST(Roofline, OfRecurrentOpsCountsTheStates) {
+  const DeltaRuleShape delta{.key_heads = 2, .value_heads = 4, .key_dim = 64, .value_dim = 64};
+  const SsmShape scan{.heads = 4, .head_dim = 64, .groups = 1, .state = 64};
+  const std::vector<SequenceSlice> slices(8);
+  const auto matrix = [](int64_t rows, int64_t cols) { return Matrix{DType::F32, rows, cols, cols, nullptr}; };
+  const auto delta_args = [&](int64_t rows, size_t sequences) {
+    return DeltaRuleOp::Args{.shape = delta,
+                             .q = matrix(rows, delta.key_width()),
+                             .k = matrix(rows, delta.key_width()),
+                             .v = matrix(rows, delta.value_width()),
+                             .a = matrix(rows, 4),
+                             .b = matrix(rows, 4),
+                             .out = matrix(rows, delta.value_width()),
+                             .sequences = std::span(slices).first(sequences)};
+  };
+  const auto scan_args = [&](int64_t rows, size_t sequences) {
+    return SsmScanOp::Args{.shape = scan,
+                           .x = matrix(rows, scan.inner()),
+                           .b = matrix(rows, 64),
+                           .c = matrix(rows, 64),
+                           .dt = matrix(rows, 4),
+                           .out = matrix(rows, scan.inner()),
+                           .sequences = std::span(slices).first(sequences)};
+  };
+  const auto conv_args = [&](int64_t rows, size_t sequences) {
+    return CausalConvOp::Args{
+        .x = matrix(rows, 64), .out = matrix(rows, 64), .taps = 4, .sequences = std::span(slices).first(sequences)};
+  };
+  const double state = 8.0 * 4 * 64 * 64;
+  EXPECT_EQ(work_of(delta_args(8, 8)).bytes - work_of(delta_args(8, 1)).bytes, 7 * state);
+  EXPECT_EQ(work_of(scan_args(8, 8)).bytes - work_of(scan_args(8, 1)).bytes, 7 * state);
+  EXPECT_EQ(work_of(conv_args(8, 8)).bytes - work_of(conv_args(8, 1)).bytes, 7 * 8 * 3 * 64);
+  EXPECT_EQ(work_of(conv_args(8, 0)).bytes, 2 * 8 * 64 * 4);
+  EXPECT_EQ(work_of(delta_args(8, 1)).operations, 8 * work_of(delta_args(1, 1)).operations);
+  EXPECT_GT(work_of(delta_args(1, 1)).operations, work_of(scan_args(1, 1)).operations);
+}
+
 }  // namespace
 }  // namespace millrace

@@ -9,7 +9,8 @@ namespace millrace {
 struct ScanCase {
   SsmShape shape;
   float least_step, most_step;
-  int32_t length;  // of each sequence, in rows
+  int32_t length;   // of each sequence, in rows
+  float decay = 1;  // factor of the decays' exponents
 };
 
 inline std::vector<ScanCase> scan_cases() {
@@ -20,6 +21,11 @@ inline std::vector<ScanCase> scan_cases() {
       {{.heads = 4, .head_dim = 64, .groups = 1, .state = 128}, 0, kNone, 50},
       {{.heads = 4, .head_dim = 80, .groups = 4, .state = 64}, 0.5f, 0.9f, 40},
       {{.heads = 3, .head_dim = 33, .groups = 3, .state = 256}, 0.001f, kNone, 9},
+      {{.heads = 2, .head_dim = 32, .groups = 1, .state = 24}, 0, kNone, 129},
+      {{.heads = 4, .head_dim = 48, .groups = 2, .state = 16}, 0, kNone, 200},
+      {{.heads = 2, .head_dim = 80, .groups = 1, .state = 256}, 0, kNone, 70},
+      {{.heads = 2, .head_dim = 64, .groups = 1, .state = 64}, 0, kNone, 70, /*decay=*/100},
+      {{.heads = 2, .head_dim = 16, .groups = 1, .state = 16}, 0, kNone, 128, 1e30f},
   };
 }
 
@@ -34,7 +40,7 @@ struct ScanInputs {
       values->resize(static_cast<size_t>(c.shape.heads));
       for (float& value : *values) value = random.normal();
     }
-    for (float& value : a) value = -std::exp(value);
+    for (float& value : a) value = -c.decay * std::exp(value);
   }
   TestMatrix x, b, c, dt;
   std::vector<float> dt_bias, a, d;

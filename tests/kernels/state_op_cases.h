@@ -27,27 +27,36 @@ inline std::vector<ConvCase> conv_cases() {
 struct DeltaCase {
   DeltaRuleShape shape;
   int32_t length;
+  float decay = 1;  // factor of the decays' exponents
 };
 
 inline std::vector<DeltaCase> delta_cases() {
   return {
-      {{2, 4, 128, 128}, 40}, {{2, 4, 128, 128, /*tiled=*/true}, 7},
-      {{1, 1, 16, 24}, 33},   {{2, 6, 20, 37, true}, 19},
-      {{1, 3, 7, 5}, 20},     {{1, 2, 256, 64}, 9},
+      {{2, 4, 128, 128}, 40},
+      {{2, 4, 128, 128, /*tiled=*/true}, 7},
+      {{1, 1, 16, 24}, 33},
+      {{2, 6, 20, 37, true}, 19},
+      {{1, 3, 7, 5}, 20},
+      {{1, 2, 256, 64}, 9},
       {{3, 3, 64, 32}, 70},
+      {{1, 2, 64, 160}, 129},
+      {{1, 2, 32, 64}, 200},
+      {{2, 4, 104, 112, true}, 66},
+      {{1, 1, 64, 64}, 130, /*decay=*/100},
+      {{1, 1, 64, 64}, 192, 1e30f},
   };
 }
 
 // Random inputs of a delta rule over whole sequences.
 struct DeltaInputs {
-  DeltaInputs(const DeltaRuleShape& s, int64_t rows, Random& random)
+  DeltaInputs(const DeltaRuleShape& s, int64_t rows, Random& random, float decays = 1)
       : q(rows, s.key_width(), random),
         k(rows, s.key_width(), random),
         v(rows, s.value_width(), random),
         a(rows, s.value_heads, random, 2),
         b(rows, s.value_heads, random, 2) {
     for (int h = 0; h < s.value_heads; ++h) {
-      decay.push_back(-std::exp(random.normal()));
+      decay.push_back(-decays * std::exp(random.normal()));
       dt_bias.push_back(random.normal());
     }
   }

@@ -143,7 +143,7 @@ DeltaResult run_delta(const Kernel<DeltaRuleOp>& kernel, const Executor& executo
 TEST(DeltaRule, MatchesTheReference) {
   for (const DeltaCase& c : delta_cases()) {
     Random random;
-    DeltaInputs in(c.shape, kSequences * c.length, random);
+    DeltaInputs in(c.shape, kSequences * c.length, random, c.decay);
     DeltaResult expected =
         run_delta(*DeltaRuleOp::reference(), {}, c, in, random_steps(kSequences, c.length, 1, random));
     ThreadPool one(1);

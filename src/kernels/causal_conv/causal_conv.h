@@ -19,7 +19,7 @@ struct CausalConvOp {
   };
   struct Args {
     Matrix x;                       // [rows, channels]
-    Matrix out;                     // [rows, channels]; not x
+    Matrix out;                     // [rows, channels] of x's type; not x
     const float* weight = nullptr;  // [channels][taps]; the last tap is of the row itself
     int taps = 0;
     std::byte* state =

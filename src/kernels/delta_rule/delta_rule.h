@@ -32,7 +32,12 @@ struct DeltaRuleOp {
   struct Problem {
     DeltaRuleShape shape;
     int64_t rows = 0;
-    friend bool operator==(const Problem&, const Problem&) = default;
+    DType inputs = DType::F32;  // type of q, k and v
+    bool invariant = false;     // a row's bits may not depend on how rows are cut into steps
+    int64_t sequences = 1;      // for estimates; plans do not depend on it
+    friend bool operator==(const Problem& x, const Problem& y) {
+      return x.shape == y.shape && x.rows == y.rows && x.inputs == y.inputs && x.invariant == y.invariant;
+    }
   };
   struct Args {
     DeltaRuleShape shape;

@@ -69,8 +69,8 @@ const Kernel<DeltaRuleOp>* DeltaRuleOp::reference() {
 }
 
 std::string to_string(const DeltaRuleOp::Problem& p) {
-  return fmt::format("delta_rule {} rows heads={}/{} {}x{}{}", p.rows, p.shape.value_heads, p.shape.key_heads,
-                     p.shape.key_dim, p.shape.value_dim, p.shape.tiled ? " tiled" : "");
+  return fmt::format("delta_rule {} rows {} heads={}/{} {}x{}{}", p.rows, name(p.inputs), p.shape.value_heads,
+                     p.shape.key_heads, p.shape.key_dim, p.shape.value_dim, p.shape.tiled ? " tiled" : "");
 }
 
 }  // namespace millrace

@@ -54,8 +54,8 @@ const Kernel<SsmScanOp>* SsmScanOp::reference() {
 }
 
 std::string to_string(const SsmScanOp::Problem& p) {
-  return fmt::format("ssm_scan {}x{}x{} groups={} state={}", p.rows, p.shape.heads, p.shape.head_dim, p.shape.groups,
-                     p.shape.state);
+  return fmt::format("ssm_scan {}x{}x{} {} groups={} state={}", p.rows, p.shape.heads, p.shape.head_dim, name(p.inputs),
+                     p.shape.groups, p.shape.state);
 }
 
 }  // namespace millrace

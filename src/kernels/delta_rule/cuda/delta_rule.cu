@@ -3,7 +3,7 @@
 #include "kernels/cuda/cost.h"
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/values.cuh"
-#include "kernels/delta_rule/delta_rule.h"
+#include "kernels/delta_rule/cuda/kernels.h"
 
 namespace millrace {
 namespace {
@@ -22,7 +22,8 @@ struct Params {
   size_t stride;
   const SliceTables::Slice* slices;
   const int32_t* slots;
-  bool wide;  // rows of the state are read by 16 bytes
+  bool wide;                      // rows of the state are read by 16 bytes
+  int32_t least_rows, most_rows;  // other slices are left out
 };
 
 // Inputs of up to kRows rows of one head; q and k are [kRows][dim] with zeros from key_dim on.
@@ -113,6 +114,7 @@ __global__ void __launch_bounds__(kThreads) delta_rule(const __grid_constant__ P
   allow_dependents();
   wait_for_predecessors();
   const SliceTables::Slice slice = p.slices[blockIdx.z];
+  if (slice.rows < p.least_rows || slice.rows > p.most_rows) return;
   const int h = static_cast<int>(blockIdx.y), lane = threadIdx.x % 32, group = lane / 4;
   const int column = static_cast<int>(blockIdx.x * kWarps + threadIdx.x / 32) * kColumns + lane % 4 * 4;
   const int64_t at = int64_t{h} * p.shape.value_dim;
@@ -175,33 +177,52 @@ class CudaDeltaRule final : public Kernel<DeltaRuleOp> {
     return gpu_us(8.0 * double(p.rows * p.shape.state_elements()), hardware, 0.8);
   }
   void run(const Args& a, const Executor& executor) const override {
-    if (a.sequences.empty()) return;
-    const DeltaRuleShape& s = a.shape;
-    const int columns = kWarps * kColumns;
-    const dim3 grid(static_cast<unsigned>((s.value_dim + columns - 1) / columns), static_cast<unsigned>(s.value_heads),
-                    static_cast<unsigned>(a.sequences.size()));
-    const bool wide = s.value_dim % 4 == 0 && a.stride % 16 == 0 && reinterpret_cast<uintptr_t>(a.state) % 16 == 0;
-    const Params params{
-        s,   a.q, a.k, a.v, a.a, a.b, a.out, a.decay, a.dt_bias, a.state, a.stride, a.tables.slices, a.tables.slots,
-        wide};
-    check_launch(launch_kernel(kernel_of(s.key_dim), grid, kThreads, 0, cuda_launch(executor), params),
-                 "starting the delta rule");
-  }
-
- private:
-  static void (*kernel_of(int key_dim))(Params) {
-    if (key_dim <= 16) return delta_rule<2>;
-    if (key_dim <= 32) return delta_rule<4>;
-    if (key_dim <= 64) return delta_rule<8>;
-    return key_dim <= 128 ? delta_rule<16> : delta_rule<32>;
+    run_delta_rule_by_rows(a, executor, 1, std::numeric_limits<int32_t>::max());
   }
 };
 
+void (*kernel_of(int key_dim))(Params) {
+  if (key_dim <= 16) return delta_rule<2>;
+  if (key_dim <= 32) return delta_rule<4>;
+  if (key_dim <= 64) return delta_rule<8>;
+  return key_dim <= 128 ? delta_rule<16> : delta_rule<32>;
+}
+
 }  // namespace
 
-KernelList<DeltaRuleOp> DeltaRuleOp::cuda() {
-  static const CudaDeltaRule kernel;
-  return {&kernel};
+void run_delta_rule_by_rows(const DeltaRuleOp::Args& a, const Executor& executor, int32_t least_rows,
+                            int32_t most_rows) {
+  if (a.sequences.empty()) return;
+  const DeltaRuleShape& s = a.shape;
+  const int columns = kWarps * kColumns;
+  const dim3 grid(static_cast<unsigned>((s.value_dim + columns - 1) / columns), static_cast<unsigned>(s.value_heads),
+                  static_cast<unsigned>(a.sequences.size()));
+  const bool wide = s.value_dim % 4 == 0 && a.stride % 16 == 0 && reinterpret_cast<uintptr_t>(a.state) % 16 == 0;
+  const Params params{s,
+                      a.q,
+                      a.k,
+                      a.v,
+                      a.a,
+                      a.b,
+                      a.out,
+                      a.decay,
+                      a.dt_bias,
+                      a.state,
+                      a.stride,
+                      a.tables.slices,
+                      a.tables.slots,
+                      wide,
+                      least_rows,
+                      most_rows};
+  check_launch(launch_kernel(kernel_of(s.key_dim), grid, kThreads, 0, cuda_launch(executor), params),
+               "starting the delta rule");
 }
+
+const Kernel<DeltaRuleOp>& delta_rule_by_rows() {
+  static const CudaDeltaRule kernel;
+  return kernel;
+}
+
+KernelList<DeltaRuleOp> DeltaRuleOp::cuda() { return {&delta_rule_by_chunks(), &delta_rule_by_rows()}; }
 
 }  // namespace millrace

@@ -3,7 +3,7 @@
 #include "kernels/cuda/cost.h"
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/values.cuh"
-#include "kernels/ssm_scan/ssm_scan.h"
+#include "kernels/ssm_scan/cuda/kernels.h"
 
 namespace millrace {
 namespace {
@@ -23,6 +23,7 @@ struct Params {
   size_t stride;
   const SliceTables::Slice* slices;
   const int32_t* slots;
+  int32_t least_rows, most_rows;  // other slices are left out
 };
 
 // One block per sequence, head and kColumns of its columns. The state stays in registers over all rows of the slice:
@@ -37,6 +38,7 @@ __global__ void __launch_bounds__(kThreads) ssm_scan(const __grid_constant__ Par
   allow_dependents();
   wait_for_predecessors();
   const SliceTables::Slice slice = p.slices[blockIdx.y];
+  if (slice.rows < p.least_rows || slice.rows > p.most_rows) return;
   const int dim = p.shape.head_dim, n = p.shape.state, pieces = (dim + kColumns - 1) / kColumns;
   const int head = static_cast<int>(blockIdx.x) / pieces, first = static_cast<int>(blockIdx.x) % pieces * kColumns;
   const int group = head / (p.shape.heads / p.shape.groups);
@@ -122,24 +124,33 @@ class CudaSsmScan final : public Kernel<SsmScanOp> {
   }
   // A decode step moves the states of all sequences; the rows of a prompt follow each other.
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
-    return gpu_us(8.0 * double(p.shape.state_elements()), hardware, 0.8) + 0.15 * double(p.rows);
+    const double states = double(p.sequences) * double(p.shape.state_elements());
+    return gpu_us(8.0 * states, hardware, 0.8) + 0.15 * double(p.rows) / double(p.sequences);
   }
   void run(const Args& a, const Executor& executor) const override {
-    if (a.sequences.empty()) return;
-    const int pieces = (a.shape.head_dim + kColumns - 1) / kColumns;
-    const dim3 grid(static_cast<unsigned>(a.shape.heads * pieces), static_cast<unsigned>(a.sequences.size()));
-    const Params params{a.shape, a.x,          a.b,         a.c,     a.dt,     a.out,           a.dt_bias,     a.a,
-                        a.d,     a.least_step, a.most_step, a.state, a.stride, a.tables.slices, a.tables.slots};
-    check_launch(launch_kernel(scan_of(a.shape.state), grid, kThreads, 0, cuda_launch(executor), params),
-                 "starting a scan");
+    run_ssm_scan_by_rows(a, executor, 1, std::numeric_limits<int32_t>::max());
   }
 };
 
 }  // namespace
 
-KernelList<SsmScanOp> SsmScanOp::cuda() {
-  static const CudaSsmScan kernel;
-  return {&kernel};
+void run_ssm_scan_by_rows(const SsmScanOp::Args& a, const Executor& executor, int32_t least_rows, int32_t most_rows) {
+  if (a.sequences.empty()) return;
+  const int pieces = (a.shape.head_dim + kColumns - 1) / kColumns;
+  const dim3 grid(static_cast<unsigned>(a.shape.heads * pieces), static_cast<unsigned>(a.sequences.size()));
+  const Params params{
+      a.shape,  a.x,          a.b,         a.c,     a.dt,     a.out,           a.dt_bias,      a.a,
+      a.d,      a.least_step, a.most_step, a.state, a.stride, a.tables.slices, a.tables.slots, least_rows,
+      most_rows};
+  check_launch(launch_kernel(scan_of(a.shape.state), grid, kThreads, 0, cuda_launch(executor), params),
+               "starting a scan");
 }
+
+const Kernel<SsmScanOp>& ssm_scan_by_rows() {
+  static const CudaSsmScan kernel;
+  return kernel;
+}
+
+KernelList<SsmScanOp> SsmScanOp::cuda() { return {&ssm_scan_by_chunks(), &ssm_scan_by_rows()}; }
 
 }  // namespace millrace

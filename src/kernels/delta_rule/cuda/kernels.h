@@ -1,0 +1,18 @@
+// The CUDA kernels of the delta rule.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/delta_rule/delta_rule.h"
+
+namespace millrace {
+
+// Row after row, with the state in registers.
+const Kernel<DeltaRuleOp>& delta_rule_by_rows();
+// The same for the slices of so many rows; the other ones are left out.
+void run_delta_rule_by_rows(const DeltaRuleOp::Args& args, const Executor& executor, int32_t least_rows,
+                            int32_t most_rows);
+// Prompts in chunks, as matrix products; single rows in one pass over the state.
+const Kernel<DeltaRuleOp>& delta_rule_by_chunks();
+
+}  // namespace millrace
