@@ -1,5 +1,7 @@
 #include "server/call.h"
 
+#include <fmt/format.h>
+
 #include "base/ascii.h"
 #include "server/access_log.h"
 #include "server/metrics.h"
@@ -38,6 +40,11 @@ const Json& Call::body() {
   const bool lenient = protocol == Protocol::Ollama && request().header("origin").empty();
   if (!lenient && !type.empty() && !type.starts_with("application/json")) {
     throw ApiError({415, "the body must be JSON: send Content-Type: application/json", "", ""});
+  }
+  const std::string coding = ascii_lower(request().header("content-encoding"));
+  if (!coding.empty() && coding != "identity") {
+    throw ApiError(
+        {415, fmt::format("a body in Content-Encoding {} is not supported: send it as it is", coding), "", ""});
   }
   return body_.emplace(parse_json(request().body));
 }

@@ -15,24 +15,35 @@ namespace {
 
 bool is_word(const Json& choice, const char* word) { return choice.is_string() && choice == word; }
 
-// The tools shown to the model: none, all, or the one that must be called.
-Json offered_tools(const ChatRequest& r) {
-  const bool needs_tools =
-      !r.tool_choice.is_null() && !is_word(r.tool_choice, "none") && !is_word(r.tool_choice, "auto");
-  if (r.tools.empty()) {
-    if (needs_tools) fail_field("tool_choice", "invalid_value", "'tool_choice' wants a tool, but there are no 'tools'");
-    return Json::array();
-  }
-  if (is_word(r.tool_choice, "none")) return Json::array();
-  if (!r.tool_choice.is_object()) return r.tools;
-  const Json& name = r.tool_choice["function"]["name"];
+bool must_call(const Json& choice) {
+  if (!choice.is_object()) return is_word(choice, "required");
+  return choice["type"] == "function" || choice["allowed_tools"]["mode"] == "required";
+}
+
+const Json& tool_named(const ChatRequest& r, const Json& name) {
   const auto found =
       std::find_if(r.tools.begin(), r.tools.end(), [&](const Json& tool) { return tool["function"]["name"] == name; });
   if (found == r.tools.end()) {
     fail_field("tool_choice", "invalid_value", "'tool_choice' names '{}', which is not among 'tools'",
                name.get<std::string>());
   }
-  return Json::array({*found});
+  return *found;
+}
+
+// The tools shown to the model: none, all, or those that `tool_choice` names.
+Json offered_tools(const ChatRequest& r) {
+  if (r.tools.empty()) {
+    if (r.tool_choice.is_object() || must_call(r.tool_choice))
+      fail_field("tool_choice", "invalid_value", "'tool_choice' wants a tool, but there are no 'tools'");
+    return Json::array();
+  }
+  if (is_word(r.tool_choice, "none")) return Json::array();
+  if (!r.tool_choice.is_object()) return r.tools;
+  if (r.tool_choice["type"] == "function") return Json::array({tool_named(r, r.tool_choice["function"]["name"])});
+  Json allowed = Json::array();
+  for (const Json& tool : r.tool_choice["allowed_tools"]["tools"])
+    allowed.push_back(tool_named(r, tool["function"]["name"]));
+  return allowed;
 }
 
 std::vector<std::string> tool_names(const Json& tools) {
@@ -53,6 +64,9 @@ std::vector<std::string> tool_names(const Json& tools) {
 
 bool is_strict(const Json& tool) { return tool["function"].value("strict", Json()) == true; }
 
+// OpenAI defines a function without parameters as one with an empty list of them.
+Json no_parameters() { return {{"type", "object"}, {"properties", Json::object()}, {"additionalProperties", false}}; }
+
 // An unforced call must match its tool's schema if that is strict, otherwise any object.
 GrammarSpec tool_call_grammar(const Json& tools, const ToolSyntax& syntax, bool parallel, bool forced) {
   GrammarSpec spec{.kind = GrammarSpec::Kind::ToolCalls, .parallel = parallel && syntax.parallel};
@@ -61,10 +75,10 @@ GrammarSpec tool_call_grammar(const Json& tools, const ToolSyntax& syntax, bool 
                  text(syntax.after), text(syntax.between), text(syntax.end)};
   for (const Json& tool : tools) {
     const Json& function = tool["function"];
-    const auto parameters = function.find("parameters");
-    const bool typed =
-        (forced || is_strict(tool)) && parameters != function.end() && parameters->is_object() && !parameters->empty();
-    spec.tools.push_back({function["name"], typed ? to_text(*parameters) : ""});
+    Json parameters = function.value("parameters", Json());
+    if (parameters.is_null()) parameters = no_parameters();
+    const bool typed = (forced || is_strict(tool)) && !parameters.empty();
+    spec.tools.push_back({function["name"], typed ? to_text(parameters) : ""});
   }
   return spec;
 }
@@ -110,6 +124,7 @@ void constrain_calls(const ChatRequest& r, const Json& tools, const Tokenizer& t
 
 void apply_reasoning(const ChatRequest& r, const AnswerFormat& format, Json& context) {
   if (r.reasoning_effort.empty() && !r.thinking_budget) return;
+  if (!format.reasons && r.reasoning_optional) return;
   if (!format.reasons && r.reasoning_effort != "none") {
     fail_field(r.reasoning_effort.empty() ? "thinking_budget" : "reasoning_effort", "unsupported_value",
                "this model does not reason before it answers");
@@ -221,12 +236,13 @@ ChatPrompt make_chat_prompt(const ChatRequest& r, const ServedModel& model) {
   prompt.parser.names = tool_names(tools);
   prompt.one_call = !r.parallel_tool_calls;
   prompt.grammar = answer_grammar(r);
-  prompt.forced_call = !tools.empty() && (r.tool_choice.is_object() || is_word(r.tool_choice, "required"));
+  prompt.forced_call = !tools.empty() && must_call(r.tool_choice);
   const std::string continued = continued_content(r);
 
   Json context = r.chat_template_kwargs;
   context["messages"] = template_messages(r.messages);
-  context["add_generation_prompt"] = continued.empty();
+  const bool opens = r.opens_answer && continued.empty();
+  context["add_generation_prompt"] = opens;
   apply_reasoning(r, prompt.parser.format, context);
   if (!prompt.parser.format.template_has_tools) {
     context["messages"] = instruct_about_tools(std::move(context["messages"]), tools);
@@ -241,7 +257,7 @@ ChatPrompt make_chat_prompt(const ChatRequest& r, const ServedModel& model) {
   RenderedChat chat = model.render(std::move(context));
   if (!continued.empty()) cut_behind_last_message(continued, chat);
   if (harmony) {
-    if (continued.empty()) chat.text += harmony_opening(r, prompt);
+    if (opens) chat.text += harmony_opening(r, prompt);
     prompt.parser.opened = harmony_opened(chat.text);
   } else {
     prompt.parser.in_reasoning = prompt.parser.format.reasons && prompt_opens_reasoning(chat.text);

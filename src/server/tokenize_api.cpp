@@ -22,6 +22,7 @@ void answer_tokenize(const std::shared_ptr<Call>& call, ApiContext& context) {
     chat.messages = r.messages;
     chat.tools = r.tools;
     chat.chat_template_kwargs = r.chat_template_kwargs;
+    chat.opens_answer = r.add_generation_prompt;
     tokens = make_chat_prompt(chat, model).tokens;
   }
   Json json{{"count", tokens.size()}, {"max_model_len", model.context()}, {"tokens", tokens}};

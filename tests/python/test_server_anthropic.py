@@ -141,3 +141,15 @@ def test_thinking(tmp_path):
             streamed = stream.get_final_message()
         assert [b.type for b in streamed.content] == ["thinking", "text"] and streamed.content[0].thinking == made.content[0].thinking
         assert [b.type for b in client.messages.create(**ask).content] == ["text"]
+
+
+def test_what_coding_agents_send_along(client, server):
+    """Adaptive thinking leaves it to the model, which here cannot; edits of earlier reasoning are the template's business."""
+    body = {"max_tokens": 4, "messages": [{"role": "user", "content": "x"}], "thinking": {"type": "adaptive"}, "output_config": {"effort": "max"},
+            "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}, "speed": "standard", "container": None,
+            "tools": [{"name": "look", "input_schema": {"type": "object"}, "defer_loading": False, "allowed_callers": ["direct"]}]}
+    status, _, answer = server.post("/v1/messages?beta=true", body)
+    assert status == 200 and answer["type"] == "message", answer
+    edits = {"edits": [{"type": "clear_tool_uses_20250919"}]}
+    status, _, answer = server.post("/v1/messages", {**body, "context_management": edits})
+    assert status == 400 and "context_management.edits[0].type" in answer["error"]["message"], answer

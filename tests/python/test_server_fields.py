@@ -96,8 +96,15 @@ SAMPLING = [
     ("stream", False, {}, same, [("yes", TYPE)]),
 ]
 HARMLESS = [("store", True, [("yes", TYPE)]), ("metadata", {"a": "b"}, [({"a": 1}, TYPE)]), ("service_tier", "auto", [(1, TYPE)]),
-            ("safety_identifier", "x", [(1, TYPE)]), ("prompt_cache_key", "k", [(1, TYPE)]), ("prediction", {"type": "content", "content": "x"}, [(1, TYPE)])]
+            ("safety_identifier", "x", [(1, TYPE)]), ("prompt_cache_key", "k", [(1, TYPE)]), ("prediction", {"type": "content", "content": "x"}, [(1, TYPE)]),
+            ("prompt_cache_retention", "24h", [(1, TYPE)]), ("prompt_cache_options", {"ttl": "30m"}, [(1, TYPE)])]
 HARMLESS = [(field, value, {}, same, bad) for field, value, bad in HARMLESS]
+
+
+def unsupported(*fields):
+    """Fields of OpenAI's API that must be absent or null."""
+    return [(field, None, {}, same, [({}, TYPE)]) for field in fields]
+
 
 TABLE = {
     CHAT: SAMPLING + HARMLESS + [
@@ -113,6 +120,9 @@ TABLE = {
                                                                                    ([{"type": "function", "function": {"name": "a b"}}], WORDS)]),
         ("tool_choice", {"type": "function", "function": {"name": "look"}}, {"tools": TOOLS, "max_tokens": 100}, calls_tool,
          [("required", WORDS), ("some", None), ({"type": "function", "function": {"name": "gone"}}, WORDS)]),
+        ("tool_choice", {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [{"type": "function", "function": {"name": "look"}}]}},
+         {"tools": TOOLS + [{"type": "function", "function": {"name": "other"}}], "max_tokens": 100}, calls_tool,
+         [({"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}}, None), ({"type": "allowed_tools"}, None)]),
         ("parallel_tool_calls", False, {"tools": TOOLS, "tool_choice": "required", "max_tokens": 200},
          lambda a, p: len(a["choices"][0]["message"]["tool_calls"]) == 1, [("no", TYPE)]),
         ("reasoning_effort", "none", {}, same, [("high", "unsupported_value"), ("huge", None)]),
@@ -125,7 +135,7 @@ TABLE = {
         ("continue_final_message", True, {"messages": MESSAGES + [{"role": "assistant", "content": "Hel"}]}, other, [(True, WORDS), ("x", TYPE)]),
         ("add_generation_prompt", True, {}, same, [(False, WORDS), ("x", TYPE)]),
         ("modalities", ["text"], {}, same, [(["audio"], None)]),
-    ],
+    ] + unsupported("audio", "web_search_options", "moderation"),
     TEXT: SAMPLING + HARMLESS + [
         ("prompt", [[40, 41], [42]], {}, lambda a, p: [c["index"] for c in a["choices"]] == [0, 1], [([], None), (3, None), ([[]], None), ([[1 << 30]], None), ([1, "a"], None)]),
         ("logprobs", 2, {"ignore_eos": True}, lambda a, p: has_logprobs(a, p) and len(a["choices"][0]["logprobs"]["top_logprobs"][0]) >= 2, [(21, MOST), (True, TYPE)]),
@@ -148,6 +158,8 @@ TABLE = {
         ("stream", False, {}, same, [("yes", TYPE)]),
         ("tools", FLAT_TOOLS, {"tool_choice": "required", "max_output_tokens": 100}, calls_tool, [([{"type": "web_search"}], None)]),
         ("tool_choice", {"type": "function", "name": "look"}, {"tools": FLAT_TOOLS, "max_output_tokens": 100}, calls_tool, [("required", WORDS)]),
+        ("tool_choice", {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "look"}]},
+         {"tools": [*FLAT_TOOLS, {"type": "function", "name": "other"}], "max_output_tokens": 100}, calls_tool, [({"type": "allowed_tools"}, None)]),
         ("parallel_tool_calls", False, {"tools": FLAT_TOOLS, "tool_choice": "required", "max_output_tokens": 200},
          lambda a, p: len([i for i in a["output"] if i["type"] == "function_call"]) == 1, [("no", TYPE)]),
         ("text", {"format": {"type": "json_schema", "name": "x", "schema": SCHEMA}}, {"max_output_tokens": 100}, is_a_form, [({"format": {"type": "xml"}}, None), ({"verbosity": "loud"}, None)]),
@@ -166,7 +178,9 @@ TABLE = {
         ("safety_identifier", "x", {}, same, [(1, TYPE)]),
         ("prompt_cache_key", "k", {}, same, [(1, TYPE)]),
         ("prompt_cache_retention", "24h", {}, same, [(1, TYPE)]),
-    ],
+        ("prompt_cache_options", {"ttl": "30m"}, {}, same, [(1, TYPE)]),
+        ("max_tool_calls", 3, {}, same, [(0, LEAST)]),
+    ] + unsupported("conversation", "prompt", "context_management", "moderation"),
     EMBED: [
         ("input", ["a", "b c"], {}, lambda a, p: [d["index"] for d in a["data"]] == [0, 1], [("", None), ([], None), (3, None)]),
         ("model", "tiny", {}, lambda a, p: a == p, [(7, TYPE)]),
@@ -180,6 +194,7 @@ TABLE = {
         ("model", "tiny", {}, lambda a, p: a == p, [(7, TYPE)]),
         ("tools", TOOLS, {"prompt": None, "messages": MESSAGES}, lambda a, p: a["count"] > 50, [([{"type": "x"}], None)]),
         ("chat_template_kwargs", {"x": 1}, {"prompt": None, "messages": MESSAGES}, lambda a, p: a["count"] > 10, [([], TYPE)]),
+        ("add_generation_prompt", False, {"prompt": None, "messages": MESSAGES}, lambda a, p: a["count"] == 18, [("x", TYPE)]),
         ("add_special_tokens", False, {}, lambda a, p: a["count"] == 2, [("x", TYPE)]),
         ("return_token_strs", True, {}, lambda a, p: a["token_strs"] == ["a", "b"], [("x", TYPE)]),
     ],
@@ -258,6 +273,38 @@ def test_prompts_times_answers_are_bounded(server, field):
     assert status == 400 and body["error"]["param"] == field, body
     status, _, body = server.post("/v1/completions", {**prompts, "prompt": ["a"] * 32, field: 128})
     assert status == 200 and body["usage"]["completion_tokens"] == 32 * 128
+
+
+ASKED = {"role": "user", "content": "x"}
+CALL = {"role": "assistant", "content": [], "tool_calls": [{"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}]}
+CALLED = {"type": "function_call", "call_id": "1", "name": "look", "arguments": "{}", "namespace": None, "caller": {"type": "direct"}}
+
+
+@pytest.mark.parametrize("path, more", [
+    (CHAT, {"messages": [ASKED, CALL, {"role": "tool", "tool_call_id": "1", "content": []}]}),
+    (CHAT, {"messages": [ASKED, {"role": "assistant", "content": "y", "reasoning": "z", "provider_specific_fields": {"refusal": None}}, ASKED]}),
+    (CHAT, {"messages": [{"role": "user", "content": [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}]}]}),
+    (CHAT, {"tools": [{**TOOLS[0], "cache_control": {"type": "ephemeral"}}]}),
+    (CHAT, {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}, "value": None}}),
+    (RESPONSES, {"input": [ASKED, CALLED, {"type": "function_call_output", "call_id": "1", "output": [{"type": "input_text", "text": "done"}]}]}),
+    (RESPONSES, {"input": [ASKED, {"role": "assistant", "phase": "final_answer", "content": [{"type": "refusal", "refusal": "no"}]}, ASKED]}),
+    (RESPONSES, {"tools": [{**FLAT_TOOLS[0], "defer_loading": False, "allowed_callers": ["direct"], "output_schema": SCHEMA}]}),
+    (RESPONSES, {"reasoning": {"context": "auto", "mode": "standard", "effort": None}}),
+])
+def test_what_clients_send_along(server, path, more):
+    """LiteLLM, Agents SDK, huggingface_hub and coding agents add these to histories and tools."""
+    status, _, answer = server.post(path, {**BASE[path], **more})
+    assert status == 200, answer
+
+
+def test_a_tool_without_parameters_takes_none(server):
+    body = {**BASE[CHAT], "tools": [{"type": "function", "function": {"name": "look"}}], "tool_choice": "required", "max_tokens": 100}
+    assert called(server.post(CHAT, body)[2]) == {}
+
+
+def test_a_compressed_body_is_refused_by_name(server):
+    status, _, answer = server.post(CHAT, BASE[CHAT], headers={"Content-Encoding": "gzip"})
+    assert status == 415 and "gzip" in answer["error"]["message"]
 
 
 def test_every_field_is_in_the_table(server):

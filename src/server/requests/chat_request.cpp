@@ -7,10 +7,14 @@ namespace {
 
 using Property = Schema::Property;
 
-Schema content_schema() {
-  const auto text = Schema::object({{"type", Schema::word({"text"}), true}, {"text", Schema::string(), true}});
+// Prefixes are always shared, so marks for a cache change nothing.
+Schema content_schema(size_t least_parts = 1) {
+  const auto text = Schema::object({{"type", Schema::word({"text"}), true},
+                                    {"text", Schema::string(), true},
+                                    {"cache_control", free_object().or_null()},
+                                    {"prompt_cache_breakpoint", free_object().or_null()}});
   const auto refusal = Schema::object({{"type", Schema::word({"refusal"}), true}, {"refusal", Schema::string(), true}});
-  return Schema::any_of({Schema::string(), Schema::array(Schema::any_of({text, refusal}), 1)});
+  return Schema::any_of({Schema::string(), Schema::array(Schema::any_of({text, refusal}), least_parts)});
 }
 
 Schema called_function() {
@@ -21,7 +25,8 @@ Schema tool_calls_schema() {
   return Schema::array(Schema::object({{"id", Schema::string(), true},
                                        {"type", Schema::word({"function"}), true},
                                        {"function", called_function(), true},
-                                       {"index", Schema::integer(0).or_null()}}));
+                                       {"index", Schema::integer(0).or_null()},
+                                       {"provider_specific_fields", free_object().or_null()}}));
 }
 
 Schema message_schema(std::vector<std::string> roles, std::vector<Property> more) {
@@ -31,11 +36,15 @@ Schema message_schema(std::vector<std::string> roles, std::vector<Property> more
   return Schema::object(std::move(properties));
 }
 
-// The fields that SDKs copy from an answer into the history.
+// The fields that SDKs copy from an answer into the history; provider_specific_fields and thinking_blocks are LiteLLM's
+// copies of other fields.
 Schema assistant_schema() {
-  return message_schema({"assistant"}, {{"content", content_schema().or_null()},
+  return message_schema({"assistant"}, {{"content", content_schema(0).or_null()},
                                         {"tool_calls", tool_calls_schema().or_null()},
                                         {"reasoning_content", Schema::string().or_null()},
+                                        {"reasoning", Schema::string().or_null()},
+                                        {"provider_specific_fields", free_object().or_null()},
+                                        {"thinking_blocks", Schema::array(Schema::any()).or_null()},
                                         {"refusal", Schema::string().or_null()},
                                         {"annotations", Schema::array(Schema::any(), 0, 0).or_null()},
                                         {"audio", Schema::null()},
@@ -88,13 +97,15 @@ Json legacy_call(const Json& function) {
 Schema free_object() { return Schema::object({}, Schema::Others::Allowed); }
 
 Schema response_format_schema() {
-  const auto plain = [](const char* type) { return Schema::object({{"type", Schema::word({type}), true}}); };
+  const Property value{"value", Schema::null()};  // huggingface_hub's name of the schema, for another type
+  const auto plain = [&](const char* type) { return Schema::object({{"type", Schema::word({type}), true}, value}); };
   return Schema::any_of(
              {plain("text"),
               Schema::object({{"type", Schema::word({"json_object"}), true},
-                              {"schema", free_object().or_null().about("a JSON Schema that the object follows")}}),
+                              {"schema", free_object().or_null().about("a JSON Schema that the object follows")},
+                              value}),
               Schema::object(
-                  {{"type", Schema::word({"json_schema"}), true}, {"json_schema", json_schema_format(), true}}),
+                  {{"type", Schema::word({"json_schema"}), true}, {"json_schema", json_schema_format(), true}, value}),
               Schema::object({{"type", Schema::word({"regex"}), true}, {"regex", Schema::string(1), true}}),
               Schema::object({{"type", Schema::word({"grammar"}), true},
                               {"grammar", Schema::string(1).about("EBNF; the rule root is the answer"), true}})})
@@ -118,24 +129,30 @@ Schema json_schema_format() {
 
 Schema messages_schema() {
   const Schema content = content_schema();
-  return Schema::array(
-             Schema::any_of(
-                 {message_schema({"system", "developer", "user"}, {{"content", content, true}}), assistant_schema(),
-                  message_schema({"tool"}, {{"content", content, true}, {"tool_call_id", Schema::string(), true}}),
-                  message_schema({"function"}, {{"content", content.or_null(), true}})}),
-             1)
+  return Schema::array(Schema::any_of({message_schema({"system", "developer", "user"}, {{"content", content, true}}),
+                                       assistant_schema(),
+                                       message_schema({"tool"}, {{"content", content_schema(0), true},
+                                                                 {"tool_call_id", Schema::string(), true}}),
+                                       message_schema({"function"}, {{"content", content.or_null(), true}})}),
+                       1)
       .example(Json::array({{{"role", "user"}, {"content", "Say hello."}}}));
 }
 
 Schema tools_schema() {
-  return Schema::array(
-      Schema::object({{"type", Schema::word({"function"}), true}, {"function", tool_function(), true}}), 0, 128);
+  return Schema::array(Schema::object({{"type", Schema::word({"function"}), true},
+                                       {"function", tool_function(), true},
+                                       {"cache_control", free_object().or_null()}}),
+                       0, 128);
 }
 
 Schema tool_choice_schema() {
   const auto name = Schema::object({{"name", Schema::string(1), true}});
-  return Schema::any_of({Schema::word({"none", "auto", "required"}),
-                         Schema::object({{"type", Schema::word({"function"}), true}, {"function", name, true}})});
+  const auto function = Schema::object({{"type", Schema::word({"function"}), true}, {"function", name, true}});
+  const auto allowed = Schema::object(
+      {{"mode", Schema::word({"auto", "required"}), true}, {"tools", Schema::array(function, 1, 128), true}});
+  return Schema::any_of(
+      {Schema::word({"none", "auto", "required"}), function,
+       Schema::object({{"type", Schema::word({"allowed_tools"}), true}, {"allowed_tools", allowed, true}})});
 }
 
 const Fields<ChatRequest>& chat_fields() {
@@ -164,7 +181,7 @@ const Fields<ChatRequest>& chat_fields() {
            read_function_call},
           field<R>("response_format", response_format_schema(), &R::response_format),
           field<R>("reasoning_effort",
-                   Schema::word({"none", "minimal", "low", "medium", "high", "xhigh"})
+                   Schema::word({"none", "minimal", "low", "medium", "high", "xhigh", "max"})
                        .about("for models that reason: how long they may; refused for others"),
                    &R::reasoning_effort),
           field<R>("thinking_budget", Schema::integer(0, kMostTokens).about("tokens of reasoning, at most"),
@@ -180,6 +197,9 @@ const Fields<ChatRequest>& chat_fields() {
                    Schema::boolean().about("false only with continue_final_message, where it is the default"),
                    &R::add_generation_prompt),
           ignored_field<R>("modalities", Schema::array(Schema::word({"text"}))),
+          ignored_field<R>("audio", Schema::null().about("not supported")),
+          ignored_field<R>("web_search_options", Schema::null().about("not supported")),
+          ignored_field<R>("moderation", Schema::null().about("not supported")),
       }};
   return fields;
 }
@@ -211,6 +231,9 @@ Json template_messages(const Json& messages) {
       const auto found = message.find(name);
       if (found != message.end() && found->is_string()) made[name] = *found;
     }
+    const auto reasoning = message.find("reasoning");  // vLLM's and OpenRouter's name of reasoning_content
+    if (!made.contains("reasoning_content") && reasoning != message.end() && reasoning->is_string())
+      made["reasoning_content"] = *reasoning;
     const auto calls = message.find("tool_calls");
     const auto legacy = message.find("function_call");
     if (calls != message.end() && calls->is_array() && !calls->empty()) made["tool_calls"] = *calls;

@@ -18,10 +18,12 @@ struct ChatRequest : SamplingRequest {
   Json structured_outputs;       // vLLM's alternative: {json, regex, choice, grammar}; also of guided_*
   std::string reasoning_effort;  // empty: the model's default
   std::optional<int> thinking_budget;
+  bool reasoning_optional = false;  // a model that cannot reason answers without
   Json chat_template_kwargs = Json::object();
   std::string verbosity;                // low, medium or high; empty: medium
   bool continue_final_message = false;  // the answer continues the last message, the assistant's
   std::optional<bool> add_generation_prompt;
+  bool opens_answer = true;       // false in /tokenize: the messages alone
   bool legacy_functions = false;  // `functions` instead of `tools`: the answer has `function_call`
 };
 

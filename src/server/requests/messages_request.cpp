@@ -33,7 +33,8 @@ Schema document_block() {
 Schema anthropic_messages() {
   const Schema result = block("tool_result", {{"tool_use_id", Schema::string(1), true},
                                               {"content", maybe(text_or_blocks({text_block(), document_block()}))},
-                                              {"is_error", maybe(Schema::boolean())}});
+                                              {"is_error", maybe(Schema::boolean())},
+                                              {"toolset_name", maybe(Schema::string())}});
   const Schema use = block("tool_use", {{"id", Schema::string(1), true},
                                         {"name", Schema::string(1), true},
                                         {"input", free_object(), true},
@@ -53,15 +54,18 @@ Schema anthropic_messages() {
 }
 
 Schema anthropic_tools() {
-  return Schema::array(Schema::object({{"name", Schema::string(1, 128), true},
-                                       {"type", maybe(Schema::word({"custom"}))},
-                                       {"description", maybe(Schema::string())},
-                                       {"input_schema", free_object(), true},
-                                       {"strict", maybe(Schema::boolean())},
-                                       {"cache_control", maybe(free_object())},
-                                       {"eager_input_streaming", maybe(Schema::boolean())},
-                                       {"input_examples", maybe(Schema::array(Schema::any()))}}),
-                       0, 128);
+  return Schema::array(
+      Schema::object({{"name", Schema::string(1, 128), true},
+                      {"type", maybe(Schema::word({"custom"}))},
+                      {"description", maybe(Schema::string())},
+                      {"input_schema", free_object(), true},
+                      {"strict", maybe(Schema::boolean())},
+                      {"cache_control", maybe(free_object())},
+                      {"eager_input_streaming", maybe(Schema::boolean())},
+                      {"input_examples", maybe(Schema::array(Schema::any()))},
+                      {"allowed_callers", maybe(Schema::array(Schema::word({"direct"})))},
+                      {"defer_loading", maybe(Schema::boolean().about("every tool is shown at once"))}}),
+      0, 128);
 }
 
 Schema anthropic_choice() {
@@ -83,6 +87,13 @@ Schema output_config_schema() {
       {{"effort", maybe(Schema::word({"low", "medium", "high", "xhigh", "max"}))}, {"format", maybe(format)}});
 }
 
+// Claude Code sends this edit with every request. Chat templates decide which earlier reasoning the model sees.
+Schema context_management_schema() {
+  const auto thinking =
+      Schema::object({{"type", Schema::word({"clear_thinking_20251015"}), true}, {"keep", Schema::any()}});
+  return Schema::object({{"edits", maybe(Schema::array(thinking))}}).about("only edits of earlier reasoning");
+}
+
 std::vector<Field<MessagesRequest>> conversation_fields() {
   using R = MessagesRequest;
   return {required_field<R>("messages", anthropic_messages(), &R::messages),
@@ -92,6 +103,10 @@ std::vector<Field<MessagesRequest>> conversation_fields() {
           field<R>("tool_choice", anthropic_choice(), &R::tool_choice),
           field<R>("thinking", thinking_schema(), &R::thinking),
           field<R>("output_config", output_config_schema(), &R::output_config),
+          ignored_field<R>("context_management", context_management_schema()),
+          ignored_field<R>("speed", Schema::word({"standard"})),
+          ignored_field<R>("user_profile_id", Schema::string()),
+          ignored_field<R>("workspace_id", Schema::string()),
           ignored_field<R>("cache_control", free_object().about("prefixes are shared without it"))};
 }
 
@@ -191,7 +206,8 @@ void choose_thinking(const MessagesRequest& r, ChatRequest& chat) {
     chat.thinking_budget = budget.get<int>();
   }
   const Json effort = r.output_config.is_object() ? r.output_config.value("effort", Json()) : Json();
-  if (effort.is_string()) chat.reasoning_effort = effort == "max" ? "xhigh" : effort.get<std::string>();
+  if (effort.is_string()) chat.reasoning_effort = effort;
+  chat.reasoning_optional = type == "adaptive";
 }
 
 }  // namespace
@@ -211,7 +227,9 @@ const Fields<MessagesRequest>& messages_fields() {
           if (json.value("user_id", Json()).is_string()) r.user = json["user_id"];
         }},
        ignored_field<R>("service_tier", Schema::string()),
-       ignored_field<R>("inference_geo", Schema::string())}};
+       ignored_field<R>("inference_geo", Schema::string()),
+       ignored_field<R>("container", Schema::null().about("not supported")),
+       ignored_field<R>("diagnostics", Schema::null().about("not supported"))}};
   return fields;
 }
 

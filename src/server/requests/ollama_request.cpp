@@ -7,6 +7,9 @@ namespace {
 constexpr const char* kRunnerOptions[] = {"num_ctx",  "num_keep", "num_batch", "num_gpu",   "main_gpu",   "num_thread",
                                           "use_mmap", "low_vram", "f16_kv",    "use_mlock", "vocab_only", "numa"};
 
+// Options of samplers that Ollama no longer has, or that only matter beside mirostat. LangChain and others send them.
+constexpr const char* kFormerOptions[] = {"mirostat_tau", "mirostat_eta", "penalize_newline"};
+
 Schema options_schema() {
   std::vector<Schema::Property> all{
       {"num_predict", maybe(Schema::integer(-2, kMostTokens).about("below 0: as many as fit"))},
@@ -24,6 +27,7 @@ Schema options_schema() {
       {"mirostat", maybe(Schema::integer(0, 0).about("not supported"))},
       {"tfs_z", maybe(Schema::number(1, 1).about("not supported"))}};
   for (const char* name : kRunnerOptions) all.push_back({name, Schema::any()});
+  for (const char* name : kFormerOptions) all.push_back({name, Schema::any()});
   return Schema::object(std::move(all)).about("num_ctx and other settings of the runner are those of the server");
 }
 

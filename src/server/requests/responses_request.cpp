@@ -9,13 +9,15 @@ namespace {
 
 // Parts of a message. Clients send our answers back as history, with all fields.
 Schema parts_schema() {
-  const auto in =
-      Schema::object({{"type", Schema::word({"input_text", "text"}), true}, {"text", Schema::string(), true}});
+  const auto in = Schema::object({{"type", Schema::word({"input_text", "text"}), true},
+                                  {"text", Schema::string(), true},
+                                  {"prompt_cache_breakpoint", maybe(free_object())}});
+  const auto refusal = Schema::object({{"type", Schema::word({"refusal"}), true}, {"refusal", Schema::string(), true}});
   const auto out = Schema::object({{"type", Schema::word({"output_text"}), true},
                                    {"text", Schema::string(), true},
                                    {"annotations", maybe(Schema::array(Schema::any(), 0, 0))},
                                    {"logprobs", maybe(Schema::array(Schema::any()))}});
-  return Schema::any_of({Schema::string(), Schema::array(Schema::any_of({in, out}))});
+  return Schema::any_of({Schema::string(), Schema::array(Schema::any_of({in, out, refusal}))});
 }
 
 Schema item_schema() {
@@ -24,17 +26,24 @@ Schema item_schema() {
   const auto message = Schema::object({{"type", maybe(Schema::word({"message"}))},
                                        {"role", Schema::word({"system", "developer", "user", "assistant"}), true},
                                        {"content", parts_schema(), true},
+                                       {"phase", maybe(Schema::string())},
                                        {"id", id},
                                        {"status", status}});
+  const auto caller = maybe(Schema::object({{"type", Schema::word({"direct"}), true}}));
   const auto call = Schema::object({{"type", Schema::word({"function_call"}), true},
                                     {"call_id", Schema::string(1), true},
                                     {"name", Schema::string(1), true},
                                     {"arguments", Schema::string(), true},
+                                    {"namespace", Schema::null()},
+                                    {"caller", caller},
                                     {"id", id},
                                     {"status", status}});
   const auto output = Schema::object({{"type", Schema::word({"function_call_output"}), true},
                                       {"call_id", Schema::string(1), true},
-                                      {"output", Schema::string(), true},
+                                      {"output", parts_schema(), true},
+                                      {"name", maybe(Schema::string())},
+                                      {"namespace", Schema::null()},
+                                      {"caller", caller},
                                       {"id", id},
                                       {"status", status}});
   const auto thought = Schema::object({{"type", Schema::word({"reasoning"}), true},
@@ -51,7 +60,10 @@ Schema function_schema() {
                          {"name", Schema::string(1, 64), true},
                          {"description", maybe(Schema::string())},
                          {"parameters", maybe(Schema::map(Schema::any()))},
-                         {"strict", maybe(Schema::boolean())}});
+                         {"strict", maybe(Schema::boolean())},
+                         {"output_schema", maybe(free_object().about("for tools that call tools: not used"))},
+                         {"allowed_callers", maybe(Schema::array(Schema::word({"direct"})))},
+                         {"defer_loading", maybe(Schema::boolean().about("every tool is shown at once"))}});
 }
 
 Schema text_schema() {
@@ -75,9 +87,12 @@ Schema include_schema() {
 
 Schema reasoning_schema() {
   const auto summary = Schema::word({"auto", "concise", "detailed"});
-  return Schema::object({{"effort", maybe(Schema::word({"none", "minimal", "low", "medium", "high", "xhigh"}))},
-                         {"summary", maybe(summary.about("the reasoning itself, as the item's summary"))},
-                         {"generate_summary", maybe(summary.about("the older name of summary"))}});
+  return Schema::object(
+      {{"effort", maybe(Schema::word({"none", "minimal", "low", "medium", "high", "xhigh", "max"}))},
+       {"context", maybe(Schema::word({"auto"}).about("which reasoning the model sees: its template decides"))},
+       {"mode", maybe(Schema::word({"standard"}))},
+       {"summary", maybe(summary.about("the reasoning itself, as the item's summary"))},
+       {"generate_summary", maybe(summary.about("the older name of summary"))}});
 }
 
 Schema response_stream_options() {
@@ -105,15 +120,25 @@ std::string reasoning_text(const Json& item) {
 }
 
 Schema choice_schema() {
-  return Schema::any_of(
-      {Schema::word({"none", "auto", "required"}),
-       Schema::object({{"type", Schema::word({"function"}), true}, {"name", Schema::string(1), true}})});
+  const auto function = Schema::object({{"type", Schema::word({"function"}), true}, {"name", Schema::string(1), true}});
+  return Schema::any_of({Schema::word({"none", "auto", "required"}), function,
+                         Schema::object({{"type", Schema::word({"allowed_tools"}), true},
+                                         {"mode", Schema::word({"auto", "required"}), true},
+                                         {"tools", Schema::array(function, 1, 128), true}})});
 }
 
 Json chat_tool(const Json& tool) {
   Json function = tool;
-  function.erase("type");
+  for (const char* name : {"type", "output_schema", "allowed_callers", "defer_loading"}) function.erase(name);
   return {{"type", "function"}, {"function", std::move(function)}};
+}
+
+Json chat_tool_choice(const Json& choice) {
+  if (!choice.is_object()) return choice;
+  if (choice["type"] != "allowed_tools") return chat_tool(choice);
+  Json tools = Json::array();
+  for (const Json& tool : choice["tools"]) tools.push_back(chat_tool(tool));
+  return {{"type", "allowed_tools"}, {"allowed_tools", {{"mode", choice["mode"]}, {"tools", std::move(tools)}}}};
 }
 
 // Items in order. Adjacent assistant calls form one message, as chat templates expect.
@@ -150,7 +175,8 @@ Json chat_messages(const ResponsesRequest& r) {
                        {"type", "function"},
                        {"function", {{"name", item["name"]}, {"arguments", item["arguments"]}}}});
     } else if (type == "function_call_output") {
-      messages.push_back({{"role", "tool"}, {"tool_call_id", item["call_id"]}, {"content", item["output"]}});
+      messages.push_back(
+          {{"role", "tool"}, {"tool_call_id", item["call_id"]}, {"content", content_text(item["output"])}});
     }
   }
   if (messages.empty()) fail_field("input", "invalid_value", "'input' has no message");
@@ -193,6 +219,12 @@ const Fields<ResponsesRequest>& responses_fields() {
       ignored_field<R>("safety_identifier", Schema::string()),
       ignored_field<R>("prompt_cache_key", Schema::string()),
       ignored_field<R>("prompt_cache_retention", Schema::string()),
+      ignored_field<R>("prompt_cache_options", free_object()),
+      ignored_field<R>("max_tool_calls", Schema::integer(1).about("counts calls of built-in tools, which are refused")),
+      ignored_field<R>("conversation", Schema::null().about("send the whole conversation")),
+      ignored_field<R>("prompt", Schema::null().about("not supported: send the text")),
+      ignored_field<R>("context_management", Schema::null().about("not supported")),
+      ignored_field<R>("moderation", Schema::null().about("not supported")),
   }};
   return fields;
 }
@@ -233,10 +265,7 @@ ChatRequest to_chat_request(const ResponsesRequest& r) {
   chat.top_logprobs = r.top_logprobs;
   chat.logprobs = r.top_logprobs > 0 || r.includes(kIncludeLogprobs);
   for (const Json& tool : r.tools) chat.tools.push_back(chat_tool(tool));
-  chat.tool_choice = r.tool_choice;
-  if (r.tool_choice.is_object()) {
-    chat.tool_choice = {{"type", "function"}, {"function", {{"name", r.tool_choice["name"]}}}};
-  }
+  chat.tool_choice = chat_tool_choice(r.tool_choice);
   chat.parallel_tool_calls = r.parallel_tool_calls;
   if (r.text.is_object() && r.text.contains("format") && r.text["format"].is_object()) {
     const Json& format = r.text["format"];

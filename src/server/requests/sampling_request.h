@@ -82,6 +82,8 @@ std::vector<Field<R>> harmless_fields() {
       ignored_field<R>("service_tier", Schema::string()),
       ignored_field<R>("safety_identifier", Schema::string()),
       ignored_field<R>("prompt_cache_key", Schema::string().about("prefixes are shared without it")),
+      ignored_field<R>("prompt_cache_retention", Schema::string()),
+      ignored_field<R>("prompt_cache_options", Schema::object({}, Schema::Others::Allowed)),
       ignored_field<R>("prediction", Schema::object({}, Schema::Others::Allowed)),
   };
 }

@@ -10,6 +10,7 @@ struct TokenizeRequest {
   std::optional<std::string> prompt;
   Json messages = Json::array(), tools = Json::array(), chat_template_kwargs = Json::object();
   bool add_special_tokens = true, return_token_strs = false;
+  bool add_generation_prompt = true;
 };
 
 inline const Fields<TokenizeRequest>& tokenize_fields() {
@@ -20,6 +21,9 @@ inline const Fields<TokenizeRequest>& tokenize_fields() {
        field<R>("messages", messages_schema().about("a conversation, as the chat template shows it"), &R::messages),
        field<R>("tools", tools_schema(), &R::tools),
        field<R>("chat_template_kwargs", Schema::map(Schema::any()), &R::chat_template_kwargs),
+       field<R>("add_generation_prompt",
+                Schema::boolean().unless_given(true).about("the opening of an answer behind the messages"),
+                &R::add_generation_prompt),
        field<R>("add_special_tokens", Schema::boolean().unless_given(true), &R::add_special_tokens),
        field<R>("return_token_strs", Schema::boolean().unless_given(false), &R::return_token_strs)}};
   return fields;
