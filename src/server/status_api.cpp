@@ -35,6 +35,7 @@ Json model_json(const ModelPool& models, size_t index, const std::string& name) 
             {"created", model->created()},
             {"owned_by", "millrace"},
             {"state", listed_state(row)}};
+  if (const std::string& first = models.names(index).front(); name != first) json["alias_of"] = first;
   if (row.bytes > 0) json["bytes"] = row.bytes;
   if (!row.problem.empty()) json["problem"] = row.problem;
   if (model->state() == ServedModel::State::Ready) {
@@ -126,6 +127,7 @@ Schema model_answer_schema() {
                          {"state", Schema::word({"loaded", "loading", "unloaded", "failed"}), true},
                          {"bytes", Schema::integer(0)},
                          {"problem", Schema::string()},
+                         {"alias_of", Schema::string()},
                          {"max_model_len", Schema::integer(1)}});
 }
 

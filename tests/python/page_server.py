@@ -52,6 +52,7 @@ class PageServer:
         self.reasoning = []
         self.pause = 0.0
         self.requests = []
+        self.models = [{"id": "test-model"}, {"id": "default", "alias_of": "test-model"}]
         self.responses = {}
         self.cancelled = 0
         self.followed = []  # the starting_after of each reader that came back
@@ -72,7 +73,7 @@ class PageServer:
                 self.wfile.write(body)
 
             def do_GET(self):
-                known = {"/v1/models": {"data": [{"id": "test-model"}]}, "/engine": ENGINE, "/engine/dataflow": DATAFLOW}
+                known = {"/v1/models": {"data": outer.models}, "/engine": ENGINE, "/engine/dataflow": DATAFLOW}
                 address = urllib.parse.urlsplit(self.path)
                 if self.path in known:
                     return self.reply(json.dumps(known[self.path]).encode(), "application/json")

@@ -103,7 +103,7 @@ const run = async (conversation, message, request, view) => {
 };
 
 export const begin = (conversation, parent, request, view, tab) => {
-  const message = addMessage(conversation, parent, { role: "assistant", reasoning: "", state: "running", tab });
+  const message = addMessage(conversation, parent, { role: "assistant", model: request.model, reasoning: "", state: "running", tab });
   saveConversation(conversation);
   run(conversation, message, request, view);
   return message;

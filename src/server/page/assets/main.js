@@ -1,10 +1,10 @@
 // The chat: which conversation is shown, sending, and what the buttons do.
 import * as answers from "./answers.js";
-import { getJson } from "./api.js";
 import { allConversations, deleteConversation, findConversation, loadConversations, newConversation, onOtherTabs, saveConversation } from "./conversations.js";
 import { byId, element, randomId, say } from "./dom.js";
 import { watchEngine } from "./engine.js";
 import { closeSidebar, growPrompt, wireFrame } from "./frame.js";
+import { chooseModel, findModels, modelId, wireModels } from "./models.js";
 import * as settings from "./settings.js";
 import { showConversations, wireSidebar } from "./sidebar.js";
 import { atEnd, editMessage, paintSoon, showThread, toEnd } from "./thread.js";
@@ -14,7 +14,6 @@ const numbers = ["temperature", "top_p", "top_k", "min_p", "max_tokens", "seed"]
 const tab = sessionStorage.getItem("millrace.tab") ?? randomId();
 let current = newConversation();
 let parameters = settings.loadParameters();
-let modelId = "";
 
 const showProblem = (text) => {
   byId("problem").textContent = text;
@@ -26,16 +25,20 @@ const showProblem = (text) => {
 const runningHere = () => pathOf(current).find(answers.isRunning);
 
 const show = () => {
-  showThread(current, pathOf(current), modelId, { show, edit, regenerate, answer });
+  showThread(current, pathOf(current), modelId(), { show, edit, regenerate, answer });
   showConversations(current, openConversation);
   byId("send").hidden = !!runningHere();
   byId("stop").hidden = !runningHere();
 };
 
+// A conversation goes on with the model that answered last.
+const chooseLastModel = () => chooseModel(pathOf(current).findLast((message) => message.model)?.model);
+
 const openConversation = (conversation) => {
   current = conversation;
   settings.setShownConversation(current.id);
   byId("system").value = current.system ?? "";
+  chooseLastModel();
   showProblem("");
   answers.resume(current, view, tab);
   show();
@@ -62,7 +65,7 @@ const onOtherTab = (id) => {
 const requestFor = (path) => {
   const { max_tokens, ...others } = Object.fromEntries(numbers.filter((name) => Number.isFinite(parameters[name])).map((name) => [name, parameters[name]]));
   return {
-    ...(modelId ? { model: modelId } : {}),
+    ...(modelId() ? { model: modelId() } : {}),
     ...(current.system ? { instructions: current.system } : {}),
     input: path.map(({ role, content }) => ({ role, content })),
     ...others, ...(max_tokens ? { max_output_tokens: max_tokens } : {}),
@@ -131,9 +134,8 @@ const readSettings = () => {
 
 const findModel = async () => {
   try {
-    modelId = (await getJson("v1/models")).data[0]?.id ?? "";
-    byId("model").textContent = modelId || "no model";
-    document.title = modelId ? `${modelId} · millrace` : "millrace";
+    await findModels();
+    chooseLastModel();
     showProblem("");
     answers.resume(current, view, tab);
     show();
@@ -201,6 +203,7 @@ byId("api-key").value = settings.apiKey();
 wireFrame();
 wirePrompt();
 wireDialogs();
+wireModels(show);
 wireSidebar((restored) => (restored ? openConversation(restored) : show()), beforeDelete);
 byId("new-chat").addEventListener("click", () => openConversation(newConversation(current.system)));
 onOtherTabs(onOtherTab);

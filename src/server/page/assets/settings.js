@@ -22,6 +22,9 @@ export const saveParameters = (parameters) => write("millrace.parameters", param
 export const loadTheme = () => read("millrace.theme", null);
 export const saveTheme = (theme) => write("millrace.theme", theme);
 
+export const loadModel = () => read("millrace.model", "");
+export const saveModel = (id) => write("millrace.model", id);
+
 // Kept for this tab only: the API key, and which conversation it shows.
 export const apiKey = () => sessionStorage.getItem("millrace.key") ?? "";
 export const setApiKey = (key) => sessionStorage.setItem("millrace.key", key);

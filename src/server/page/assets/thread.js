@@ -50,7 +50,7 @@ const messageNode = (message, conversation, modelName, acts, isLast) => {
   } else if (!isRead(message)) {
     actions.append(element("span", { class: "quiet small" }, "running in another tab"));
   }
-  const who = element("div", { class: "who" }, isUser ? "You" : modelName || "Model");
+  const who = element("div", { class: "who" }, isUser ? "You" : message.model || modelName || "Model");
   return element("article", { class: `message ${message.role}`, "data-id": message.id, "aria-label": isUser ? "Your message" : "Answer" }, who, body, actions);
 };
 
