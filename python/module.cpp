@@ -55,6 +55,8 @@ millrace::ModelSettings model_settings(const nb::kwargs& given) {
       s.kv_type = nb::cast<std::string>(value);
     else if (name == "chat_template")
       s.chat_template = nb::cast<std::string>(value);
+    else if (name == "draft")
+      s.draft = nb::cast<std::string>(value);
     else if (name == "threads")
       s.threads = nb::cast<int>(value);
     else if (name == "context")

@@ -16,7 +16,7 @@ extern "C" {
 #endif
 
 #define MILLRACE_API __attribute__((visibility("default")))
-#define MILLRACE_API_VERSION 1 /* grows when functions or fields are added; nothing is removed */
+#define MILLRACE_API_VERSION 2 /* grows when functions or fields are added; nothing is removed */
 
 typedef enum millrace_status {
   MILLRACE_OK = 0,
@@ -63,6 +63,9 @@ typedef struct millrace_model_options {
   int32_t batch_invariant;     /* results do not depend on other running requests: slower */
   millrace_progress* progress; /* called on the loading thread; NULL: none */
   void* progress_user;
+  /* Since version 2. The source of tokens that a step verifies together: "lookup" (repetitions of the text), "none", or
+   * a smaller model with the same vocabulary. The text stays the same. NULL: lookup. */
+  const char* draft;
 } millrace_model_options;
 
 static inline void millrace_model_options_init(millrace_model_options* o) {

@@ -42,7 +42,8 @@ struct ModelSettings {
   int64_t kv_tokens = 32768;  // positions of the KV cache for all sequences together, at least one context
   bool prefix_cache = true;   // keep prompts and answers for later requests with the same beginning
   bool batch_invariant = false;
-  std::string chat_template;  // Jinja; empty: the model's
+  std::string chat_template;     // Jinja; empty: the model's
+  std::string draft = "lookup";  // or "none", or a smaller model with the same vocabulary; the text stays the same
   // Called while the model is fetched (total 0) and loaded. False stops.
   std::function<bool(int64_t done_bytes, int64_t total_bytes)> progress;
 };
@@ -126,6 +127,7 @@ inline millrace_model_options c_options(const ModelSettings& s) {
   o.kv_tokens = s.kv_tokens;
   o.no_prefix_cache = s.prefix_cache ? 0 : 1;
   o.batch_invariant = s.batch_invariant ? 1 : 0;
+  o.draft = s.draft.empty() ? nullptr : s.draft.c_str();
   if (!s.progress) return o;
   o.progress = [](void* user, int64_t done, int64_t total) noexcept -> int32_t {
     try {

@@ -47,17 +47,20 @@ class LLM:
         prefix_cache: bool = True,
         batch_invariant: bool = False,
         chat_template: Optional[str] = None,
+        draft: Union[None, str, os.PathLike] = "lookup",
         progress: Optional[bool] = None,
         on_progress: Optional[Callable[[int, int], Any]] = None,
     ):
         """device: "cpu", "cuda", "cuda:N" or "auto". threads: 0 takes one per usable core. context: positions per sequence,
         0 for the model's. exact: f32 throughout. kv_type: f32, f16, bf16 or q8_0. sequences: run at the same time, at most.
-        kv_tokens: positions of the KV cache for all sequences together. on_progress: called with bytes done and in all."""
+        kv_tokens: positions of the KV cache for all sequences together. draft: the source of tokens that a step verifies
+        together, "lookup" (repetitions of the text), "none", or a smaller model with the same vocabulary. on_progress: called with bytes done and in all."""
         loading = Loading(progress, on_progress)
         try:
             self._native = Model(
                 os.fspath(model), loading, device=device, threads=threads, context=context, exact=exact, kv_type=kv_type, sequences=sequences,
-                kv_tokens=kv_tokens, prefix_cache=prefix_cache, batch_invariant=batch_invariant, chat_template=chat_template)  # fmt: skip
+                kv_tokens=kv_tokens, prefix_cache=prefix_cache, batch_invariant=batch_invariant, chat_template=chat_template,
+                draft="none" if draft is None else os.fspath(draft))  # fmt: skip
         finally:
             loading.close()
         self.tokenizer = Tokenizer(self._native)

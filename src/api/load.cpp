@@ -3,15 +3,18 @@
 #include <algorithm>
 #include <thread>
 
+#include "api/drafts.h"
 #include "base/error.h"
 #include "models/model.h"
-#include "tensor/kv_dtype.h"
 #include "store/store.h"
+#include "tensor/kv_dtype.h"
 
 namespace millrace {
 namespace {
 
 constexpr int64_t kRowsWithLogits = 64;  // in one step: prompts whose logits are wanted are cut into such chunks
+
+std::string draft_of(const millrace_model_options& o) { return o.draft != nullptr ? o.draft : "lookup"; }
 
 void check_ranges(const millrace_model_options& o) {
   if (o.threads < 0 || o.threads > 1024) fail(ErrorKind::Usage, "threads {}: from 0 to 1024", o.threads);
@@ -44,6 +47,7 @@ LoadOptions load_options(const millrace_model_options& o) {
   load.kv_tokens = o.kv_tokens;
   load.logit_rows = std::max<int64_t>(o.sequences, kRowsWithLogits);
   load.batch_invariant = o.batch_invariant != 0;
+  add_draft_rows(draft_of(o), load);
   return load;
 }
 
@@ -74,6 +78,7 @@ LoadedModel load_model(const std::string& model, const millrace_model_options& o
   report(0, whole);
   loaded.runner->load(report);
   report(whole, whole);
+  loaded.drafter = drafter_named(draft_of(o), *loaded.runner, loaded.text, [&] { return stop(whole, whole); });
   return loaded;
 }
 

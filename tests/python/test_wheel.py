@@ -350,3 +350,15 @@ def test_the_server_answers(package, tiny_chat, chat):
         with urllib.request.urlopen(request, timeout=60) as answer:
             text = json.load(answer)["choices"][0]["message"]["content"]
     assert text == chat.chat("hello", max_tokens=6, temperature=0).text
+
+
+def test_drafts_change_no_text(package, tmp_path):
+    from tiny_model import write_tiny_model
+
+    model = write_tiny_model(tmp_path / "repeats.gguf", chain={"a": "b", "b": "c", "c": "a"})
+    for draft in ("lookup", "none", None, model):
+        with package.LLM(model, threads=1, exact=True, sequences=2, draft=draft) as loaded:
+            assert loaded.generate("abcabcabc", temperature=0, max_tokens=48).text == "abc" * 16
+    other = write_tiny_model(tmp_path / "other.gguf", extra=["<|more|>"])
+    with pytest.raises(Exception, match="other.gguf: cannot draft for this model"):
+        package.LLM(model, threads=1, draft=other)
