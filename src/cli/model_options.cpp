@@ -16,7 +16,7 @@ void add_model_argument(CLI::App& verb, ModelOptions& o, ModelArgument argument)
   const std::string about =
       "a .gguf file, a Hugging Face folder, a name from 'millrace models', or synthetic:SHAPE[:DTYPE]";
   if (argument == ModelArgument::Flag) verb.add_option("-m,--model", o.model, about)->capture_default_str();
-  if (argument == ModelArgument::Positional) verb.add_option("MODEL", o.model, about)->required();
+  if (argument == ModelArgument::Positional) verb.add_option("MODEL,-m,--model", o.model, about)->required();
 }
 
 std::string device_syntax_problem(const std::string& device) {

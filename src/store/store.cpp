@@ -74,7 +74,7 @@ fs::path pull_model(const std::string& model, const std::function<bool()>& cance
     return resolve_hub(*parse_hub_id(fmt::format("{}:{}", entry->from, entry->file)), settings, cancelled);
   }
   if (const auto id = parse_hub_id(model)) return resolve_hub(*id, settings, cancelled);
-  std::vector<std::string> names;
+  std::vector<std::string> names{"default"};
   for (const CatalogueEntry& entry : catalogue()) names.emplace_back(entry.name);
   const std::string hint = did_you_mean(model, names);
   fail(ErrorKind::NotFound, "{}: no such file or folder, and no model of that name{}{} (see `millrace models`)", model,

@@ -162,6 +162,7 @@ def test_a_full_disk_is_said(millrace, tiny):
 
 def test_failures_are_one_line_and_code_1(millrace, tmp_path, tiny):
     assert "no-such-file.gguf" in millrace.fails("inspect", tmp_path / "no-such-file.gguf")
+    assert "did you mean default?" in millrace.fails("inspect", "defalt")
     (tmp_path / "empty.gguf").write_bytes(b"")
     millrace.fails("inspect", tmp_path / "empty.gguf")
     (tmp_path / "cut.gguf").write_bytes(tiny.read_bytes()[:1000])
@@ -322,6 +323,7 @@ def test_bench_explain_inspect_models_doctor_speak_json(millrace, tiny):
         assert choice["chosen"] == choice["candidates"][0]["kernel"]
         assert choice["candidates"][0]["estimate_us"] > 0
     inspected = millrace.json("inspect", tiny)
+    assert millrace.json("inspect", "-m", tiny)["model"] == inspected["model"]
     assert inspected["supported"] and inspected["memory"]["total"] > 0 and inspected["tensors"]
     assert inspected["predicted"]["ttft_ms"] > 0 and inspected["predicted"]["tokens_per_second"] > 0
     assert any(entry["default"] for entry in millrace.json("models")["catalogue"])
