@@ -11,7 +11,8 @@ using Kind = GrammarSpec::Kind;
 std::optional<GrammarSpec> from_format(const Json& format) {
   const std::string type = format["type"];
   if (type == "json_object") {
-    const auto schema = format.find("schema");
+    auto schema = format.find("schema");
+    if (schema == format.end() || schema->is_null()) schema = format.find("value");
     if (schema == format.end() || schema->is_null()) return GrammarSpec{.kind = Kind::JsonObject};
     Json object = *schema;
     if (!object.contains("type")) object["type"] = "object";  // JSON mode promises an object

@@ -86,6 +86,7 @@ SAMPLING = [
     ("response_format", {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}, {"max_tokens": 100}, is_a_form,
      [({"type": "xml"}, None), ({"type": "json_schema"}, None), ({"type": "json_schema", "json_schema": {"name": "x", "schema": {"not": {}}}}, None),
       ({"type": "regex", "regex": "("}, None), ({"type": "grammar", "grammar": "nonsense"}, None)]),
+    ("response_format", {"type": "json_object", "value": SCHEMA}, {"max_tokens": 100}, is_a_form, []),  # as huggingface_hub sends it
     ("structured_outputs", {"choice": ["yes", "no"]}, {}, lambda a, p: text(a) in ("yes", "no"), [({"regex": "("}, None), ({"xml": "x"}, None), ({"choice": []}, None)]),
     ("guided_json", SCHEMA, {"max_tokens": 100}, is_a_form, [(3, None)]),
     ("guided_regex", "[ab]{3}", {}, lambda a, p: set(text(a)) <= {"a", "b"} and len(text(a)) == 3, [(3, TYPE)]),
@@ -285,7 +286,6 @@ CALLED = {"type": "function_call", "call_id": "1", "name": "look", "arguments": 
     (CHAT, {"messages": [ASKED, {"role": "assistant", "content": "y", "reasoning": "z", "provider_specific_fields": {"refusal": None}}, ASKED]}),
     (CHAT, {"messages": [{"role": "user", "content": [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}]}]}),
     (CHAT, {"tools": [{**TOOLS[0], "cache_control": {"type": "ephemeral"}}]}),
-    (CHAT, {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}, "value": None}}),
     (RESPONSES, {"input": [ASKED, CALLED, {"type": "function_call_output", "call_id": "1", "output": [{"type": "input_text", "text": "done"}]}]}),
     (RESPONSES, {"input": [ASKED, {"role": "assistant", "phase": "final_answer", "content": [{"type": "refusal", "refusal": "no"}]}, ASKED]}),
     (RESPONSES, {"tools": [{**FLAT_TOOLS[0], "defer_loading": False, "allowed_callers": ["direct"], "output_schema": SCHEMA}]}),

@@ -97,15 +97,14 @@ Json legacy_call(const Json& function) {
 Schema free_object() { return Schema::object({}, Schema::Others::Allowed); }
 
 Schema response_format_schema() {
-  const Property value{"value", Schema::null()};  // huggingface_hub's name of the schema, for another type
-  const auto plain = [&](const char* type) { return Schema::object({{"type", Schema::word({type}), true}, value}); };
+  const auto plain = [](const char* type) { return Schema::object({{"type", Schema::word({type}), true}}); };
   return Schema::any_of(
              {plain("text"),
               Schema::object({{"type", Schema::word({"json_object"}), true},
                               {"schema", free_object().or_null().about("a JSON Schema that the object follows")},
-                              value}),
+                              {"value", free_object().or_null().about("huggingface_hub's name of schema")}}),
               Schema::object(
-                  {{"type", Schema::word({"json_schema"}), true}, {"json_schema", json_schema_format(), true}, value}),
+                  {{"type", Schema::word({"json_schema"}), true}, {"json_schema", json_schema_format(), true}}),
               Schema::object({{"type", Schema::word({"regex"}), true}, {"regex", Schema::string(1), true}}),
               Schema::object({{"type", Schema::word({"grammar"}), true},
                               {"grammar", Schema::string(1).about("EBNF; the rule root is the answer"), true}})})
