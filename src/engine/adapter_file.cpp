@@ -47,12 +47,10 @@ class PeftConfig {
     rslora_ = boolean("use_rslora");
     rank_ = rank(config_.value("r", json()), "r");
     alpha_ = number(config_.value("lora_alpha", json()), "lora_alpha");
-    const nlohmann::ordered_json ordered =
-        read_ordered_json(std::string(text));  // the first pattern that matches holds
-    for (const auto& [key, value] : patterns(ordered, "rank_pattern").items())
-      ranks_.push_back({matcher(key), double(rank(value, key))});
-    for (const auto& [key, value] : patterns(ordered, "alpha_pattern").items())
-      alphas_.push_back({matcher(key), number(value, key)});
+    const nlohmann::ordered_json ordered = read_ordered_json(text);  // the first pattern that matches holds
+    const auto ranks = patterns(ordered, "rank_pattern"), alphas = patterns(ordered, "alpha_pattern");
+    for (const auto& [key, value] : ranks.items()) ranks_.push_back({matcher(key), double(rank(value, key))});
+    for (const auto& [key, value] : alphas.items()) alphas_.push_back({matcher(key), number(value, key)});
   }
 
   // `module`: as PEFT names it, without "base_model.model.".

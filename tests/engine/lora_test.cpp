@@ -163,7 +163,8 @@ TEST(LoraEngine, AdaptersShareABatch) {
     std::vector<int32_t> cached;
     EXPECT_EQ(generate(engine, {request_of(one), request_of(two), request_of(three), request_of(nullptr)}, &cached),
               alone);
-    for (const int32_t count : cached) EXPECT_GT(count, 0) << "its own pages are reused";
+    // The first is admitted alone and computed in the same chunks as before: here its whole prompt.
+    for (size_t i = 1; i < cached.size(); ++i) EXPECT_GT(cached[i], 0) << "its own pages are reused";
   }
 }
 
