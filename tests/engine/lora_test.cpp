@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "engine/engine.h"
 #include "engine/service.h"
+#include "formats/quantize_model.h"
 #include "models/golden.h"
 
 namespace millrace {
@@ -63,9 +64,11 @@ std::shared_ptr<const Adapter> add(Runner& runner, const std::string& name, cons
 }
 
 // The largest difference from PEFT's logits, relative to the largest of those.
-double error_of(const fs::path& model, const fs::path& adapter, const ExpectedRows& expected, int32_t chunk) {
+double error_of(const fs::path& model, const fs::path& adapter, const ExpectedRows& expected, int32_t chunk,
+                bool exact = true, std::map<std::string, std::string> forced = {}) {
   const auto length = static_cast<int32_t>(expected.tokens.size());
-  auto runner = load_for_adapters(model, {.exact = true, .context = length, .rows = length, .logit_rows = length});
+  auto runner = load_for_adapters(
+      model, {.forced = std::move(forced), .exact = exact, .context = length, .rows = length, .logit_rows = length});
   const int32_t slot = add(*runner, "a", adapter)->slot;
   BlockTable table = runner->state().new_table(length);
   EXPECT_TRUE(table.reserve(length));
@@ -205,6 +208,26 @@ TEST(LoraEngine, TheServiceLoadsBetweenSteps) {
   EXPECT_EQ(service.adapters().size(), 1u);
   EXPECT_TRUE(service.unload_adapter("q"));
   EXPECT_FALSE(service.unload_adapter("q"));
+}
+
+// Kernels of quantized weights compute silu(gate) * up themselves; adapters change gate and up before that.
+TEST(LoraEngine, GatedLayersAreAdaptedBeforeTheGate) {
+  const fs::path file = fs::path(testing::TempDir()) / "millrace_lora_q8.gguf";
+  ThreadPool pool(2);
+  const auto source = open_weights((goldens_folder() / "llama_gqa" / "model.gguf").string());
+  quantize_model(*source, file, *find_recipe("Q8_0"), pool, [](int64_t, int64_t) {});
+  const auto runner = load_for_adapters(file, {.context = 64});
+  const auto linears = runner->ops().linears();
+  EXPECT_TRUE(std::any_of(linears.begin(), linears.end(), [](const Linear* l) { return l->gated; }));
+  const ExpectedRows expected = read_rows(loras_folder() / "llama");
+  const auto length = static_cast<int32_t>(expected.tokens.size());
+  const fs::path adapter = loras_folder() / "llama";
+  // A forced activation is never fused.
+  const double apart = error_of(file, adapter, expected, length, false, {{"activation", "reference"}});
+  EXPECT_LE(apart, 0.15) << "the rounding of Q8_0; without the adapter it is above 1";
+  for (const int32_t chunk : {length, 1})
+    EXPECT_NEAR(error_of(file, adapter, expected, chunk, false), apart, 0.01) << "chunks of " << chunk;
+  fs::remove(file);
 }
 
 // One line that names the problem.
