@@ -19,7 +19,7 @@ namespace {
 
 struct ConvertVerbOptions {
   ModelOptions model;
-  std::string out, type;
+  std::string out, type, lora;
   int threads = 0;
   bool force = false;
 };
@@ -35,7 +35,7 @@ void run(const ConvertVerbOptions& o) {
   }
   ThreadPool pool(detect_cpu(o.threads).threads);
   std::unique_ptr<Progress> bar;
-  const auto summary = convert_folder(*source, {out, recipe}, pool, [&](int64_t done, int64_t total) {
+  const auto summary = convert_folder(*source, {out, recipe, o.lora}, pool, [&](int64_t done, int64_t total) {
     if (!bar) bar = std::make_unique<Progress>("converting", total);
     bar->set(done);
     throw_if_interrupted();
@@ -62,6 +62,7 @@ void add_convert(CLI::App& app) {
   verb->add_option("FOLDER", o->model.model, "a folder with config.json, *.safetensors and tokenizer.json")->required();
   verb->add_option("-o,--out", o->out, "the file to write; FOLDER/NAME-TYPE.gguf if not given");
   verb->add_option("--type", o->type, fmt::format("one of {}; the folder's own format if not given", recipe_names()));
+  verb->add_option("--lora", o->lora, "a low-rank adapter to add to the weights: a PEFT folder or a GGUF file");
   verb->add_flag("--force", o->force, "replace a file that is there already");
   verb->add_option("-t,--threads", o->threads, "CPU threads; 0: one per usable core")->check(CLI::Range(0, 1024));
   verb->callback([o] { run(*o); });

@@ -1,6 +1,7 @@
 #include "cli/model_options.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <thread>
 
 #include "base/error.h"
@@ -80,6 +81,10 @@ void add_model_options(CLI::App& verb, ModelOptions& o, ModelArgument argument, 
   verb.add_option("--isa", o.isa, "use no instruction set above this one (see 'millrace doctor')");
   verb.add_option("--kernel", o.kernels, "force a kernel, as OP=NAME (see 'millrace explain')")
       ->allow_extra_args(false);
+  verb.add_option("--lora", o.loras,
+                  "a low-rank adapter, as PATH or NAME=PATH: a PEFT folder or a GGUF file; may be given several times. "
+                  "'serve' offers each under its name, other verbs use the first")
+      ->allow_extra_args(false);
   verb.add_flag("-v,--verbose", o.verbosity, "log decisions and their reasons; -vv logs more");
   if (json == JsonFlag::Yes) verb.add_flag("--json", o.json, "one JSON object on stdout and nothing else");
 }
@@ -109,6 +114,17 @@ LoadOptions load_options(const ModelOptions& o) {
   };
   if (!o.gpu_memory.empty()) load.gpu_memory = size("--gpu-memory", o.gpu_memory);
   if (!o.cpu_memory.empty()) load.cpu_memory = size("--cpu-memory", o.cpu_memory);
+  for (const std::string& lora : o.loras) {
+    const auto equals = lora.find('=');
+    const std::string path = equals == std::string::npos ? lora : lora.substr(equals + 1);
+    std::string name = equals == std::string::npos ? std::filesystem::path(path).lexically_normal().filename().string()
+                                                   : lora.substr(0, equals);
+    const auto same = [&](const auto& other) { return other.name == name; };
+    if (name.empty() || path.empty()) fail(ErrorKind::Usage, "--lora {}: expected PATH or NAME=PATH", lora);
+    if (std::any_of(load.adapter_files.begin(), load.adapter_files.end(), same))
+      fail(ErrorKind::Usage, "--lora {}: the name {} is given twice", lora, name);
+    load.adapter_files.push_back({std::move(name), path});
+  }
   for (const auto& choice : o.kernels) {
     const auto equals = choice.find('=');
     if (equals == std::string::npos) fail(ErrorKind::Usage, "--kernel {}: expected OP=NAME", choice);
@@ -138,6 +154,8 @@ void load_weights(Runner& runner) {
 std::unique_ptr<Runner> load_runner(std::shared_ptr<const WeightSource> source, const LoadOptions& options) {
   auto runner = std::make_unique<Runner>(std::move(source), options);
   load_weights(*runner);
+  if (!options.adapter_files.empty())
+    runner->rank().tables().usual_adapter = runner->rank().adapters().find(options.adapter_files.front().name)->slot;
   return runner;
 }
 

@@ -21,6 +21,7 @@ struct ModelOptions {
   bool exact = false;
   std::string isa;
   std::vector<std::string> kernels;  // OP=NAME
+  std::vector<std::string> loras;    // NAME=PATH or PATH
   int verbosity = 0;
   bool json = false;
 };
@@ -28,8 +29,8 @@ struct ModelOptions {
 enum class ModelArgument { Flag, Positional, None };
 enum class JsonFlag { Yes, No };
 
-// Adds -m/MODEL, --device, --threads, --ctx, --kv-type, --gpu-memory, --cpu-memory, --exact, --isa, --kernel, -v and,
-// if requested, --json.
+// Adds -m/MODEL, --device, --threads, --ctx, --kv-type, --gpu-memory, --cpu-memory, --exact, --isa, --kernel, --lora,
+// -v and, if requested, --json.
 void add_model_options(CLI::App& verb, ModelOptions& options, ModelArgument argument = ModelArgument::Flag,
                        JsonFlag json = JsonFlag::Yes);
 
@@ -45,6 +46,7 @@ void require_logits(const Runner& runner);  // refuses models without them by na
 
 // Loads with a progress bar; an interrupt stops it.
 void load_weights(Runner& runner);
+// All sequences use the first adapter of --lora.
 std::unique_ptr<Runner> load_runner(std::shared_ptr<const WeightSource> source, const LoadOptions& options);
 
 }  // namespace millrace

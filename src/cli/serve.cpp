@@ -75,6 +75,7 @@ LoadedModel load(const ServeOptions& o, const std::string& model, std::shared_pt
   options.batch_invariant = o.batch_invariant;
   options.logit_rows = std::max<int64_t>(o.sequences, kScoredRows);
   const DraftSource drafts = open_drafts(o.draft, one, source, options);
+  options.adapters = !o.server.lora_dir.empty();
   options.pool = pool;
   const auto plan = [&] { return std::make_unique<Runner>(source, options); };
   loaded.runner = plan();
@@ -113,12 +114,28 @@ void set_models(ServeOptions& o, const std::vector<NamedModel>& models, std::sha
   }
 }
 
+// The names of adapters share a space with those of models. A server with several models has no adapters, because a
+// name would not say which model it belongs to.
+void check_adapters(const ServeOptions& o, const std::vector<NamedModel>& models) {
+  if (o.model.loras.empty() && o.server.lora_dir.empty()) return;
+  if (models.size() > 1) fail(ErrorKind::Usage, "--lora and --lora-dir: a server with several models has no adapters");
+  std::error_code error;
+  if (!o.server.lora_dir.empty() && !std::filesystem::is_directory(o.server.lora_dir, error))
+    fail(ErrorKind::Usage, "--lora-dir {}: is not a folder", o.server.lora_dir);
+  for (const auto& adapter : load_options(o.model).adapter_files) {
+    const auto& names = models.front().names;
+    if (std::find(names.begin(), names.end(), adapter.name) != names.end())
+      fail(ErrorKind::Usage, "--lora {}: this is the name of the model", adapter.name);
+  }
+}
+
 void serve(ServeOptions& o) {
   ApiServerOptions& s = o.server;
   const std::vector<NamedModel> models = named_models(o.models, o.names);
   std::shared_ptr<ThreadPool> pool;  // all models compute on one: their steps take turns
   s.names = models.front().names;
   if (!o.models_memory.empty()) s.pool.memory = parse_memory(o.models_memory);
+  check_adapters(o, models);
   if (models.size() > 1) set_models(o, models, pool);
   s.pool.most_waiting = s.service.most_waiting;
   s.pool.patience = std::chrono::seconds(o.load_seconds);
@@ -186,6 +203,7 @@ void add_serve(CLI::App& app) {
       ->capture_default_str();
   verb->add_flag("--batch-invariant", o->batch_invariant, "answers do not depend on other running requests; slower");
   verb->add_flag("--no-prefix-cache", o->no_prefix_cache, "compute every prompt from its beginning");
+  verb->add_option("--lora-dir", s.lora_dir, "clients may load adapters from this folder: POST /v1/load_lora_adapter");
   add_draft_options(*verb, o->draft);
   verb->add_option("--max-queue", s.service.most_waiting, "requests that wait; one more is answered 429")
       ->check(CLI::Range(1, 1 << 20))

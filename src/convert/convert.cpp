@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "convert/adapter_fusion.h"
 #include "convert/metadata.h"
 #include "convert/tokenizer_metadata.h"
 #include "formats/tensor_encoder.h"
@@ -58,18 +59,21 @@ struct Output {
   std::vector<WeightView> pieces;   // the same in the order of the file
   bool transposed = false;
   TensorChange change;
+  std::string fused = {};  // the name under which the adapter changes it; empty: it does not
+  int64_t paired = 0;      // heads whose rotary pairs become adjacent
 };
 
 class Conversion {
  public:
   Conversion(const WeightSource& source, const QuantizeRecipe& recipe, bool keeps_mxfp4,
-             const std::shared_ptr<ThreadPool>& pool)
+             const std::filesystem::path& adapter, const std::shared_ptr<ThreadPool>& pool)
       : source_(source),
         recipe_(recipe),
         keeps_mxfp4_(keeps_mxfp4),
         architecture_(gguf_architecture(source)),
         declared_(source, pool),
         model_{source, declared_.model->config(), declared_.weights.declared(), architecture_},
+        fusion_(adapter, declared_.weights, *declared_.model),
         computed_(rope_tensors(model_)) {
     check_complete();
     add_general();
@@ -84,6 +88,7 @@ class Conversion {
 
   const GgufMetadataBuilder& metadata() const { return metadata_; }
   std::span<const Output> outputs() const { return outputs_; }
+  const AdapterFusion& fusion() const { return fusion_; }
 
  private:
   // Every tensor that the model uses must have a place in the file.
@@ -128,9 +133,10 @@ class Conversion {
     if (declared.gguf.ends_with("ffn_gate_inp_shexp.weight")) out.tensor.shape = {declared.shape.back()};
     if (rotates_pairs(architecture_)) {
       const auto is = [&](const char* part) { return declared.gguf.find(part) != std::string::npos; };
-      if (is(".attn_q.")) out.pieces = in_pairs(declared, model_.config.heads);
-      if (is(".attn_k.")) out.pieces = in_pairs(declared, model_.config.kv_heads);
+      out.paired = is(".attn_q.") ? model_.config.heads : is(".attn_k.") ? model_.config.kv_heads : 0;
+      if (out.paired > 0) out.pieces = in_pairs(declared, out.paired);
     }
+    if (fusion_.changes(declared.gguf)) out.fused = declared.gguf;
     out.tensor.dtype = dtype_of(out.tensor, declared.pieces.front().dtype);
     outputs_.push_back(std::move(out));
   }
@@ -148,16 +154,21 @@ class Conversion {
   std::string architecture_;
   DeclaredModel declared_;
   ConvertedModel model_;
+  AdapterFusion fusion_;
   std::vector<ComputedTensor> computed_;
   GgufMetadataBuilder metadata_;
   std::vector<Output> outputs_;
 };
 
-void write(const WeightSource& source, const Output& out, TensorEncoder& encoder, ThreadPool& threads,
-           GgufWriter& writer) {
+void write(const WeightSource& source, const Output& out, const AdapterFusion& fusion, TensorEncoder& encoder,
+           ThreadPool& threads, GgufWriter& writer) {
   for (const WeightView& view : out.sources) source.fetch(view, threads);
   std::vector<std::byte> copy;
-  if (out.transposed) {
+  if (!out.fused.empty()) {
+    const WeightView whole = fusion.fused(out.fused, out.sources, out.transposed, copy, threads);
+    const DeclaredTensor rows{.shape = {whole.rows, whole.cols}, .pieces = {whole}};
+    encoder.write(out.paired > 0 ? in_pairs(rows, out.paired) : rows.pieces, out.tensor, writer, out.change);
+  } else if (out.transposed) {
     const WeightView rows = transposed(out.sources, copy, threads);
     encoder.write({&rows, 1}, out.tensor, writer, out.change);
   } else {
@@ -195,7 +206,8 @@ QuantizeSummary convert_folder(const WeightSource& source, const ConvertOptions&
   refuse_to_replace(options.out, source);
   const QuantizeRecipe& recipe = options.recipe != nullptr ? *options.recipe : recipe_of_folder(source);
   // Planning runs the architecture's own code, which needs a pool of its own.
-  const Conversion conversion(source, recipe, options.recipe == nullptr, std::make_shared<ThreadPool>(1));
+  const Conversion conversion(source, recipe, options.recipe == nullptr, options.adapter,
+                              std::make_shared<ThreadPool>(1));
   std::vector<GgufTensor> tensors;
   int64_t done = 0, total = 0;
   for (const Output& out : conversion.outputs()) {
@@ -206,7 +218,7 @@ QuantizeSummary convert_folder(const WeightSource& source, const ConvertOptions&
   TensorEncoder encoder(source.origin(), threads);
   QuantizeSummary summary;
   for (const Output& out : conversion.outputs()) {
-    write(source, out, encoder, threads, writer);
+    write(source, out, conversion.fusion(), encoder, threads, writer);
     const int64_t elements = *element_count(out.tensor.shape);
     for (const WeightView& view : out.sources) summary.bytes_in += static_cast<int64_t>(view.bytes());
     summary.bytes_out += static_cast<int64_t>(row_bytes(out.tensor.dtype, elements));

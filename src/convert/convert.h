@@ -14,6 +14,7 @@ namespace millrace {
 struct ConvertOptions {
   std::filesystem::path out;
   const QuantizeRecipe* recipe = nullptr;  // null: the format of most of the folder's weights; MXFP4 stays as it is
+  std::filesystem::path adapter = {};      // a low-rank adapter to add to the weights; empty: none
 };
 
 // The file that `millrace convert` writes without -o: FOLDER/NAME-TYPE.gguf.

@@ -32,7 +32,10 @@ struct Linear {
   bool gated = false;    // one part holds gate and up; the output is silu(gate) * up, [rows, n / 2]
   bool on_host = false;  // the weights and the bias lie in host memory, and the CPU computes the layer (host_side.h)
   std::vector<Part> parts;
-  const Vector* bias = nullptr;  // [n] or null
+  const Vector* bias = nullptr;   // [n] or null
+  int site = -1;                  // in AdapterTable; -1: adapters cannot change this layer
+  int site_parts = 0;             // matrices of the file, each with an adapter of its own
+  const Linear* apart = nullptr;  // of a gated layer: the same weights without the gate, for rows with adapters
 };
 
 // Matrices of one shape, one for each expert of a mixture. With `gated` a matrix holds gate, then up, and the output is

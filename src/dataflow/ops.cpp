@@ -91,6 +91,19 @@ void Ops::rope_write(const RopeWriteOp::Args& a) {
 
 void Ops::embed(const EmbeddingOp::Args& a) { call<EmbeddingOp>({a.table.dtype, bucket(a.out.rows), a.table.cols}, a); }
 
+void Ops::embed_tokens(const EmbeddingOp::Args& a) {
+  embed(a);
+  if (!adapts(AdapterTable::kEmbeddingSite)) return;
+  call<LoraOp>({adapters_->format, bucket_rows(a.out.rows), a.table.cols, a.table.rows, 1, true},
+               {.format = adapters_->format,
+                .ids = a.ids,
+                .chosen = a.chosen,
+                .scale = a.scale,
+                .adapters = row_adapters_.data(),
+                .table = adapters_->weights + AdapterTable::kEmbeddingSite * AdapterTable::kSlots,
+                .y = a.out});
+}
+
 NormOp::Problem Ops::problem_of(const NormOp::Args& a) const {
   return {a.kind, bucket(a.x.rows), a.x.cols, a.groups, a.accumulate};
 }
@@ -110,6 +123,21 @@ void Ops::rope(const RopeOp::Args& a) {
 void Ops::activate(Activation kind, Matrix x, const Matrix* gate_with, Matrix out, SwigluClamp clamp) {
   if (x.rows == 0) return;
   call<ActivationOp>({kind, gate_with != nullptr, bucket(x.rows), x.cols}, {kind, x, gate_with, out, clamp});
+}
+
+// GPU layouts alternate groups of gate and up. Each group then counts as a row of its own.
+void Ops::activate_gated(const Linear& linear, Matrix gate_up, Matrix out) {
+  if (gate_up.rows == 0) return;
+  const bool here = !device_.is_host() && !linear.on_host;
+  const int64_t width = out.cols, group = here ? linear.parts[0].weights.layout->gate_group() : width;
+  if (here) {
+    MR_ASSERT(gate_up.stride == 2 * width && out.stride == width);
+    gate_up = {gate_up.dtype, gate_up.rows * (width / group), 2 * group, 2 * group, gate_up.data};
+    out = {out.dtype, gate_up.rows, group, group, out.data};
+  }
+  const Matrix up = gate_up.columns(group, group);
+  call<ActivationOp>({Activation::Silu, true, bucket(out.rows * group / width), width},
+                     {Activation::Silu, gate_up.columns(0, group), &up, out});
 }
 
 void Ops::elementwise(const ElementwiseOp::Args& a) {

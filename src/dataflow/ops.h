@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "dataflow/adapter_table.h"
 #include "dataflow/host_side.h"
 #include "dataflow/linear_layer.h"
 #include "dataflow/op_call.h"
@@ -57,6 +58,13 @@ class Ops {
   // Linear layers with on_host run there. Call before the first dry pass.
   void use_host(HostSide* host) { host_ = host; }
   const HostSide* host() const { return host_; }
+  // Layers may have adapters. Call before the first dry pass.
+  void use_adapters(const AdapterTable* table) { adapters_ = table; }
+  // The adapter of each row of the following linear layers (AdapterTable slots, -1: none), in device memory. Empty: no
+  // row has one, and layers run as if there were none.
+  void adapt_rows(std::span<const int32_t> adapters) { row_adapters_ = adapters; }
+  // Whether rows of the following layers may have adapters for this one. A gated layer then computes gate and up only.
+  bool adapts(const Linear& linear) const { return adapts(linear.site); }
   void reserve_workspace();                 // call after the last plan
   int64_t padded_rows(int64_t rows) const;  // rows that buffers need for a batch of `rows` rows
   size_t workspace_bytes() const { return workspace_needed_ + attention_workspace_needed_ + squares_needed_; }
@@ -67,7 +75,8 @@ class Ops {
   std::span<const AttentionProblem> attentions() const { return attentions_; }
   void warn_of_unused_forced_kernels() const;
 
-  void embed(const EmbeddingOp::Args& args);
+  void embed(const EmbeddingOp::Args& args);  // adds no adapter
+  void embed_tokens(const EmbeddingOp::Args& args);
   void linear(Matrix x, const Linear& weights, Matrix y);
   // y = linear(norm(x)). Writes the norm to norm.out, unless the linear kernel computes the norm itself.
   void linear(const NormOp::Args& norm, const Linear& weights, Matrix y);
@@ -90,6 +99,8 @@ class Ops {
   void rope(const RopeOp::Args& args);  // in place, for models with a norm between RoPE and attention
   void rope_angles(const RopeAnglesOp::Args& args);
   void activate(Activation kind, Matrix x, const Matrix* gate_with, Matrix out, SwigluClamp clamp = {});
+  // out = silu(gate) * up of a gated layer's columns, which lie as its layout stores their rows.
+  void activate_gated(const Linear& linear, Matrix gate_up, Matrix out);
   void add(Matrix a, Matrix b, Matrix out);
   void multiply(Matrix a, Matrix b, Matrix out);  // element by element
   void scale(Matrix x, float factor);
@@ -133,6 +144,11 @@ class Ops {
     const Linear* linear = nullptr;
   };
 
+  bool adapts(int site) const {
+    return !row_adapters_.empty() && site >= 0 && (is_dry() || adapters_->used[static_cast<size_t>(site)] != 0);
+  }
+  void add_adapters(Matrix x, const Linear& linear, Matrix y);
+  void launch(Matrix x, const Linear& linear, Matrix y);
   void linear_on_host(Matrix x, const Linear& linear, Matrix y, bool accumulate);
   void experts_on_host(Matrix x, const Grouped& gate_up, const Grouped& down, const Routing& routing,
                        Activation activation, Matrix y);
@@ -186,6 +202,8 @@ class Ops {
   PendingAdd pending_;
   AllOps::Each<Planner> planners_;
   HostSide* host_ = nullptr;
+  const AdapterTable* adapters_ = nullptr;
+  std::span<const int32_t> row_adapters_;
 };
 
 template <class Op>

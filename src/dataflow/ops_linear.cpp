@@ -107,14 +107,33 @@ void Ops::run_parts(const Linear& linear, Matrix x, Matrix y, Fill fill) {
 void Ops::linear(Matrix x, const Linear& linear, Matrix y) {
   launch_pending();
   if (x.rows == 0) return;  // a chunk in the middle of a prompt needs no logits
+  const bool adapted = adapts(linear);
+  launch(x, adapted && linear.gated ? *linear.apart : linear, y);
+  if (adapted) add_adapters(x, linear, y);
+}
+
+void Ops::launch(Matrix x, const Linear& linear, Matrix y) {
   if (linear.on_host && host_ != nullptr) return linear_on_host(x, linear, y, false);
   if (is_dry()) plan(linear, x.rows);
   run_parts(linear, x, y, [](LinearArgs&) {});
 }
 
+void Ops::add_adapters(Matrix x, const Linear& linear, Matrix y) {
+  MR_ASSERT(std::ssize(row_adapters_) >= x.rows);
+  call<LoraOp>({adapters_->format, bucket_rows(x.rows), linear.n, linear.k, linear.site_parts, false,
+                linear.gated && !device_.is_host() && !linear.on_host},
+               {.format = adapters_->format,
+                .x = x,
+                .parts = linear.site_parts,
+                .adapters = row_adapters_.data(),
+                .table = adapters_->weights + int64_t{linear.site} * AdapterTable::kSlots,
+                .y = y});
+}
+
 void Ops::add_linear(Matrix x, const Linear& linear, Matrix y) {
   launch_pending();
   if (x.rows == 0) return;
+  if (adapts(linear)) add_adapters(x, linear, y);  // first, because the layer may be launched with the next norm
   if (linear.on_host && host_ != nullptr) return linear_on_host(x, linear, y, true);
   if (is_dry()) plan(linear, x.rows);
   pending_ = {x, y, &linear};
@@ -165,6 +184,10 @@ bool Ops::shares_norm_with_pending(const NormOp::Args& norm, const Linear& linea
 
 void Ops::linear(const NormOp::Args& norm, const Linear& linear, Matrix y) {
   if (norm.x.rows == 0) return launch_pending();
+  if (adapts(linear)) {  // adapters read the norm's result
+    this->norm(norm);
+    return this->linear(norm.out, linear, y);
+  }
   if (linear.on_host && host_ != nullptr) {
     this->norm(norm);
     return linear_on_host(norm.out, linear, y, false);

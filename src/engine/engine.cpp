@@ -142,6 +142,7 @@ void Engine::cancel(RequestId id, int32_t choice) {
 
 bool Engine::step(FunctionRef<void(const Emission&)> emit, FunctionRef<void()> meanwhile) {
   const auto turn = runner_.turn();
+  runner_.rank().adapters().free_unused();
   if (!compose()) {
     MR_ASSERT(scheduler_.idle());  // if no sequence is running, the pages suffice for any sequence
     meanwhile();

@@ -14,6 +14,8 @@ std::unique_ptr<Runner> HeadDrafter::plan(const Runner& target, const std::share
     fail(ErrorKind::Unsupported, "{}: heads cannot draft for a model of which a part stays in host memory",
          heads->origin());
   LoadOptions load = target.options();
+  load.adapter_files.clear();
+  load.adapters = false;
   load.architecture = nullptr;
   load.forced.clear();
   load.gpu_memory = load.cpu_memory = 0;

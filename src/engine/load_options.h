@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/thread_pool.h"
 #include "dataflow/plan_cache.h"
@@ -54,6 +55,12 @@ struct LoadOptions {
   // CPU only: writes the whole KV cache once at load. Otherwise the operating system zeroes memory at the first write,
   // up to 2 MB for the keys and values of each layer, and a step during generation can take 100 ms.
   bool populate_kv = false;
+  // Low-rank adapters (engine/adapters.h). `adapters`: steps may use some that are loaded later.
+  struct AdapterPath {
+    std::string name, path;
+  };
+  std::vector<AdapterPath> adapter_files;  // loaded with the model
+  bool adapters = false;
   bool batch_invariant = false;  // results of a row do not depend on the rest of the batch: slower
   bool measure = false;          // measure the machine's ceilings if they are unknown
   bool device_draws = false;  // CPU only, for tests: sample beside the logits and run steps ahead, as a GPU always does

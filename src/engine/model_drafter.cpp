@@ -28,6 +28,8 @@ std::unique_ptr<Runner> ModelDrafter::plan(const Runner& main, const std::shared
   LoadOptions load = main.options();
   load.architecture = nullptr;
   load.forced.clear();
+  load.adapter_files.clear();
+  load.adapters = false;
   load.gpu_memory = 0;
   load.heads.reset();
   load.batch_invariant = false;

@@ -88,8 +88,13 @@ void Rank::plan(const WeightSource& source) {
   activations_ = {};
   plan_ = {};
   weights_ = std::make_unique<Weights>(source, *ops_, HostUnits{host_ops_.get(), host_units_}, experts_in_);
+  if (options_.adapters) weights_->expect_adapters();
   model_ = make_model(source);
   weights_->check_all_used();
+  const DType adapter_format =
+      ops_->precision() == Precision::Exact || ops_->working() != DType::F32 ? ops_->working() : DType::BF16;
+  adapters_ = std::make_unique<Adapters>(*device_, options_.adapters, weights_->sites().size(), adapter_format);
+  ops_->use_adapters(adapters_->table());
 
   const DType fast_kv = ops_->working() == DType::F32 ? DType::F16 : ops_->working();
   // The state of a model that pools holds one step's keys and values, so f32 costs little memory.
@@ -120,6 +125,7 @@ size_t Rank::weight_bytes() const { return weights_->packed_bytes() + weights_->
 
 void Rank::open(const WeightSource& source) {
   const IsaSet isa = allowed_isa(options_.isa);
+  options_.adapters |= !options_.adapter_files.empty();
   if (options_.pool != nullptr) options_.threads = options_.pool->size();  // plans are made for the threads that run
   device_ = open_device({options_.device, options_.threads, options_.measure, isa});
   const Hardware& hardware = device_->hardware();
@@ -196,6 +202,7 @@ void Rank::load(const Progress& progress) {
   activations_.allocate(device_->memory());
   tables_ = std::make_unique<BatchTables>(table_sizes(), options_.block_size, *device_);
   place_calibration();
+  adapters_->allocate();
 }
 
 void Rank::decide_context() {

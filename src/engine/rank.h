@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "engine/adapters.h"
 #include "engine/load_options.h"
 #include "engine/mapped_experts.h"
 #include "engine/memory_plan.h"
@@ -22,6 +23,7 @@ struct StepShape {
   int64_t hidden = 0;     // of those: rows that want hidden states instead of logits
   bool gathered = false;  // the wanted rows are not simply all rows in order
   bool own = true;        // draft heads: the features come from their own previous pass
+  bool adapters = false;  // rows have adapters
 };
 
 class Rank {
@@ -60,7 +62,12 @@ class Rank {
   const HostShare& host_share() const { return share_; }  // weights that stay in host memory beside a GPU
   const MappedExperts& mapped_experts() const { return mapped_; }
   bool uses_host() const { return share_.any(); }  // steps wait for the CPU: they cannot be recorded
-  int64_t pages() const;                           // number of pages of a sequence of the full context
+  Adapters& adapters() { return *adapters_; }
+  // Reads an adapter that fits this model. Any thread may call it once the model is loaded.
+  PackedAdapter read_adapter(const std::filesystem::path& path) const {
+    return adapters_->read(path, *weights_, *model_);
+  }
+  int64_t pages() const;  // number of pages of a sequence of the full context
 
  private:
   void open(const WeightSource& source);
@@ -107,6 +114,7 @@ class Rank {
   StateLayout layout_;
   int64_t slots_ = 0;
   std::unique_ptr<Model> model_;
+  std::unique_ptr<Adapters> adapters_;
   MemoryPlan plan_;
   Activations activations_;
   std::unique_ptr<StateCache> state_, dry_state_;  // dry_state_ has the shapes and no memory

@@ -46,6 +46,11 @@ void Rank::run_dry(const StepShape& shape, Activations& buffers) {
   const auto each = static_cast<int32_t>(shape.rows / shape.sequences), length = static_cast<int32_t>(shape.context);
   for (int32_t i = 0; i < shape.sequences; ++i) slices.push_back({i * each, each, length - each, length, {}});
   PlacedBatch batch{{tokens, slices, wanted, shape.hidden}};
+  const std::vector<int32_t> adapters(tokens.size());
+  if (shape.adapters) {
+    batch.adapters = adapters;
+    batch.wanted_adapters = std::span(adapters).first(wanted.size());
+  }
   batch.wants_every_row = tokens.size() == wanted.size() && !shape.gathered;
   if (model_->is_draft_head()) {
     const auto& target = *options_.drafts_for.model;
@@ -75,6 +80,10 @@ void Rank::plan_steps() {
   ops_->observe(Ops::Mode::Plan);
   for (StepShape shape : shapes_to_plan(options_, model_->pools())) {
     run_dry(shape, activations_);
+    if (options_.adapters && !model_->pools() && !model_->is_draft_head()) {
+      shape.adapters = true;
+      run_dry(shape, activations_);
+    }
     if (!model_->is_draft_head()) continue;
     shape.own = false;
     run_dry(shape, activations_);
@@ -97,6 +106,7 @@ void Rank::plan_memory() {
   }
   plan_.add("activations", activations_.bytes() + BatchTables::bytes(table_sizes()));
   plan_.add("workspace", ops_->workspace_bytes());
+  if (options_.adapters) plan_.add("table of adapters", Adapters::table_bytes(weights_->sites().size()));
   if (!device_->is_host()) plan_.add("draws", DrawTables::bytes(options_.logit_rows));
   log().info("memory plan: {}", plan_.to_string());
 }

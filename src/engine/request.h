@@ -31,6 +31,8 @@ enum class Pooling : uint8_t {
   Last,
 };
 
+struct Adapter;
+
 struct Request {
   std::vector<int32_t> prompt;  // at least one token
   SamplingParams sampling;
@@ -56,6 +58,8 @@ struct Request {
 
   // Empty, or one per choice. The engine has exclusive use until the choice ends.
   std::vector<std::shared_ptr<Constraint>> constraints;
+
+  std::shared_ptr<const Adapter> adapter;  // of this engine's runner; null: the model's own weights
 
   std::string client;  // unit of fair sharing: the name of an API key or a user
   int priority = 0;    // higher goes first; waiting raises it, so that no request starves

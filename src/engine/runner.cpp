@@ -26,6 +26,7 @@ Runner::Runner(std::shared_ptr<const WeightSource> source, const LoadOptions& op
 
 void Runner::load(const Progress& progress) {
   rank_->load(progress);
+  for (const auto& [name, path] : options_.adapter_files) rank_->adapters().place(name, rank_->read_adapter(path));
   const auto& config = model().config();
   Device& device = rank_->device();
   results_ = std::make_unique<StepResults>(device, options_.device_draws, options_.logit_rows, config.vocab,
@@ -58,9 +59,10 @@ std::unique_ptr<Recording> Runner::recorded(const PlacedBatch& batch, int slot) 
 void Runner::replay_or_record(const PlacedBatch& batch, int64_t pages, int slot) {
   const auto rows = static_cast<int64_t>(batch.tokens.size());
   const auto sequences = static_cast<int64_t>(batch.sequences.size());
+  const int64_t adapters = batch.adapters.empty() ? 0 : rank_->adapters().version();
   const auto is_it = [&](const RecordedStep& step) {
-    return step.rows == rows && step.sequences == sequences && step.pages == pages && step.draws == draws_->any() &&
-           step.slot == slot && step.features == batch.features.matrix.data;
+    return step.rows == rows && step.sequences == sequences && step.pages == pages && step.adapters == adapters &&
+           step.draws == draws_->any() && step.slot == slot && step.features == batch.features.matrix.data;
   };
   const auto found = std::find_if(recorded_.begin(), recorded_.end(), is_it);
   if (found != recorded_.end()) {
@@ -73,8 +75,8 @@ void Runner::replay_or_record(const PlacedBatch& batch, int64_t pages, int slot)
   auto recording = recorded(batch, slot);
   if (recording == nullptr) return;  // out of GPU memory: the next step is launched kernel by kernel again
   if (recorded_.size() == kRecordedSteps) recorded_.pop_back();
-  recorded_.insert(recorded_.begin(),
-                   {rows, sequences, pages, draws_->any(), slot, batch.features.matrix.data, std::move(recording)});
+  recorded_.insert(recorded_.begin(), {rows, sequences, pages, adapters, draws_->any(), slot,
+                                       batch.features.matrix.data, std::move(recording)});
 }
 
 DrawTables& Runner::draws() {

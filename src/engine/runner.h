@@ -83,6 +83,7 @@ class Runner {
   // Steps that only decode have few shapes, and launching their kernels one by one would take longer than running them.
   struct RecordedStep {
     int64_t rows = 0, sequences = 0, pages = 0;
+    int64_t adapters = 0;  // Adapters::version(); 0: no row has one
     bool draws = false;
     int slot = 0;
     const std::byte* features = nullptr;  // input of draft heads

@@ -232,7 +232,8 @@ bool Scheduler::compose_ahead(const Plan& now, Plan& next, StepBatch& batch) {
     ++next.decodes.rows;
     next.decodes.positions += length;
     const int32_t unknown = ~static_cast<int32_t>(row);
-    batch.add({&unknown, 1}, length - 1, length, s->table().pages(), StepBatch::Logits::Last, s->slot.id());
+    batch.add({&unknown, 1}, length - 1, length, s->table().pages(), StepBatch::Logits::Last, s->slot.id(),
+              s->adapter());
     next.parts.push_back({s, 1, {0, 1}, {}});
     s->fresh = {};  // the next step overwrites the hidden states of this one
   }
@@ -250,7 +251,7 @@ void Scheduler::add_part(Plan& plan, StepBatch& batch, Sequence& s, int32_t rows
   logit_room_ -= chosen(rows);
   s.fresh = {static_cast<int32_t>(batch.rows()), s.computed(), 0};
   batch.add(s.pending().first(static_cast<size_t>(rows)), s.computed(), s.length(), s.table().pages(), part.logits,
-            part.hidden, s.slot.id(), s.drafted() > 0, s.request().second);
+            part.hidden, s.slot.id(), s.drafted() > 0, s.request().second, s.adapter());
   plan.parts.push_back(part);
 }
 

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "engine/adapters.h"
 
 namespace millrace {
 namespace {
@@ -36,6 +37,10 @@ Sequence::Sequence(std::shared_ptr<Group> group, int32_t choice, BlockTable tabl
       pooled_by_model_(pooled_by_model),
       tokens_(request().prompt),
       sampler_(of_choice(request().sampling, choice), static_cast<int32_t>(vocab)) {
+  if (const Adapter* adapter = request().adapter.get()) {
+    adapter_ = adapter->slot;
+    prefix_key.adapter = adapter->key;
+  }
   const auto rows = static_cast<size_t>(1 + most_drafts);
   tokens_.reserve(static_cast<size_t>(longest));
   drawn_.reserve(rows);

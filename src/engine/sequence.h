@@ -53,6 +53,8 @@ class Sequence {
   bool generating() const { return generated() > 0 && computed_ == length_ - 1; }
   bool finished() const { return finish_ != FinishReason::None; }
 
+  int32_t adapter() const { return adapter_; }  // its AdapterTable slot; -1: none
+
   BlockTable& table() { return table_; }
   // Position in the prefix tree: the root, the node of the last page that is in the tree (null: the root), and the
   // number of pages up to there.
@@ -168,6 +170,7 @@ class Sequence {
   int32_t choice_;
   BlockTable table_;
   int32_t prompt_length_, length_, longest_, computed_ = 0, most_drafts_;
+  int32_t adapter_ = -1;
   int64_t vocab_;
   bool pooled_by_model_;         // the step that computes the prompt gives one row, its embedding
   std::vector<int32_t> tokens_;  // known tokens, then drafts

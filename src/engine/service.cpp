@@ -1,6 +1,7 @@
 #include "engine/service.h"
 
 #include <condition_variable>
+#include <future>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -62,6 +63,27 @@ class Service::Loop {
       cancels_.emplace_back(id, choice);
     }
     wake_.notify_all();
+  }
+
+  Runner& runner() { return runner_; }
+
+  // Runs the task on the engine's thread between two steps, and waits for it.
+  void between_steps(const std::function<void()>& task) {
+    std::promise<void> done;
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopping_) fail(ErrorKind::Busy, "the server is shutting down");
+      tasks_.push_back([&] {
+        try {
+          task();
+          done.set_value();
+        } catch (...) {
+          done.set_exception(std::current_exception());
+        }
+      });
+    }
+    wake_.notify_all();
+    done.get_future().get();
   }
 
   EngineStats stats() const {
@@ -126,7 +148,7 @@ class Service::Loop {
       }
       publish_stats();
     }
-    take_arrivals();
+    take_notes();
     end_all(FinishReason::Cancelled);
   }
 
@@ -138,7 +160,9 @@ class Service::Loop {
   // False: the service stops.
   bool wait_for_work() {
     std::unique_lock lock(mutex_);
-    const auto has_notes = [&] { return !arrivals_.empty() || !cancels_.empty() || cancel_all_ || stopping_; };
+    const auto has_notes = [&] {
+      return !arrivals_.empty() || !cancels_.empty() || !tasks_.empty() || cancel_all_ || stopping_;
+    };
     if (streams_.empty() && !has_notes()) {
       publish_locked();
       idle_ = true;
@@ -152,14 +176,17 @@ class Service::Loop {
   // Takes arrivals and cancellations together, because a request may be cancelled right after its submission.
   void take_notes() {
     std::vector<std::pair<RequestId, int32_t>> cancels;
+    std::vector<std::function<void()>> tasks;
     bool all = false;
     {
       const std::lock_guard lock(mutex_);
       take_arrivals_locked();
       cancels.swap(cancels_);
+      tasks.swap(tasks_);
       all = std::exchange(cancel_all_, false);
     }
     submit_taken();
+    for (const auto& task : tasks) task();
     for (const auto& [id, choice] : cancels) end(id, choice, FinishReason::Cancelled);
     if (all) end_all(FinishReason::Cancelled);
   }
@@ -245,6 +272,7 @@ class Service::Loop {
   std::condition_variable wake_, done_;
   std::vector<Arrival> arrivals_;
   std::vector<std::pair<RequestId, int32_t>> cancels_;
+  std::vector<std::function<void()>> tasks_;
   size_t queued_ = 0;  // waiting in the engine as of the last step
   bool draining_ = false, stopping_ = false, cancel_all_ = false, idle_ = false;
   std::string problem_;
@@ -262,6 +290,25 @@ RequestId Service::submit(Request request, OnEmission on_emission) {
 }
 void Service::cancel(RequestId id, int32_t choice) { loop_->cancel(id, choice); }
 bool Service::errand(std::function<void()> task) { return loop_->errand(std::move(task)); }
+
+void Service::load_adapter(const std::string& name, const std::filesystem::path& path) {
+  Rank& rank = loop_->runner().rank();
+  const PackedAdapter packed = rank.read_adapter(path);
+  loop_->between_steps([&] { rank.adapters().place(name, packed); });
+}
+bool Service::unload_adapter(const std::string& name) {
+  Adapters& adapters = loop_->runner().rank().adapters();
+  if (!adapters.remove(name)) return false;
+  loop_->between_steps([&] { adapters.free_unused(); });
+  return true;
+}
+std::shared_ptr<const Adapter> Service::find_adapter(std::string_view name) const {
+  return loop_->runner().rank().adapters().find(name);
+}
+std::vector<std::shared_ptr<const Adapter>> Service::adapters() const {
+  return loop_->runner().rank().adapters().all();
+}
+
 EngineStats Service::stats() const { return loop_->stats(); }
 std::string Service::problem() const { return loop_->problem(); }
 bool Service::drain(std::chrono::milliseconds patience) { return loop_->drain(patience); }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <memory>
 
@@ -40,6 +41,13 @@ class Service {
   // For OnEmission: runs the task on a computing thread other than the engine's. False: no such thread is available, or
   // cores are idle, so the caller should use another thread. The task must not throw.
   bool errand(std::function<void()> task);
+
+  // Loads an adapter under a name, or replaces the one of that name, between two steps. Reads the file on the calling
+  // thread. Throws.
+  void load_adapter(const std::string& name, const std::filesystem::path& path);
+  bool unload_adapter(const std::string& name);  // false: unknown. Running requests keep it.
+  std::shared_ptr<const Adapter> find_adapter(std::string_view name) const;  // null: unknown
+  std::vector<std::shared_ptr<const Adapter>> adapters() const;
 
   EngineStats stats() const;    // as of the last step
   std::string problem() const;  // the device is lost and no request can succeed any more; empty: none

@@ -16,6 +16,7 @@
 #include "kernels/kv_write/kv_write.h"
 #include "kernels/latent_write/latent_write.h"
 #include "kernels/linear/linear.h"
+#include "kernels/lora/lora.h"
 #include "kernels/norm/norm.h"
 #include "kernels/pool/pool.h"
 #include "kernels/rope/angles.h"
@@ -62,6 +63,7 @@ using AllOps = OpList<  //
     GroupedLinearOp,    //
     HeadRoutingOp,      //
     LatentWriteOp,      //
+    LoraOp,             //
     PoolOp>;
 
 }  // namespace millrace

@@ -22,6 +22,7 @@ struct Batch {
   std::span<const int32_t> logit_rows;       // rows whose logits are wanted, each once
   int64_t without_logits = 0;                // the last so many logit rows need only hidden states after the final norm
   DraftFeatures features;                    // of a draft head
+  std::span<const int32_t> sequence_adapters = {};  // AdapterTable slots, -1: none; empty: no sequence has one
 };
 
 // The batch in device memory, with tables derived from the slices.
@@ -32,6 +33,8 @@ struct PlacedBatch : Batch {
   SliceTables tables;
   const int32_t* chosen = nullptr;  // tokens chosen by the rows of the previous step
   bool wants_every_row = false;     // logit_rows are all rows in order
+  // The adapter of each row and of each logit row (AdapterTable slots, -1: none). Empty: no row has one.
+  std::span<const int32_t> adapters, wanted_adapters;
 };
 
 }  // namespace millrace

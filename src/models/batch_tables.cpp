@@ -29,12 +29,30 @@ bool is_counting(std::span<const int32_t> rows) {
   return true;
 }
 
+// A step without adapters has no tables of them.
+void place_adapters(const Batch& batch, int32_t usual, Cursor& cursor, PlacedBatch& placed) {
+  const auto of_sequence = [&](size_t i) {
+    const int32_t own = i < batch.sequence_adapters.size() ? batch.sequence_adapters[i] : -1;
+    return own >= 0 ? own : usual;
+  };
+  bool any = false;
+  for (size_t i = 0; i < batch.sequences.size(); ++i) any |= of_sequence(i) >= 0;
+  if (!any) return;
+  const auto [rows, placed_rows] = cursor.take<int32_t>(std::ssize(batch.tokens));
+  const auto [wanted, placed_wanted] = cursor.take<int32_t>(std::ssize(batch.logit_rows));
+  for (size_t i = 0; i < batch.sequences.size(); ++i)
+    std::fill_n(rows + batch.sequences[i].first_row, batch.sequences[i].rows, of_sequence(i));
+  for (size_t i = 0; i < batch.logit_rows.size(); ++i) wanted[i] = rows[batch.logit_rows[i]];
+  placed.adapters = {placed_rows, batch.tokens.size()};
+  placed.wanted_adapters = {placed_wanted, batch.logit_rows.size()};
+}
+
 }  // namespace
 
 size_t BatchTables::bytes(const Sizes& s) {
   Cursor cursor{nullptr, nullptr};
-  for (int i = 0; i < 6; ++i) cursor.take<int32_t>(s.rows);
-  cursor.take<int32_t>(s.logit_rows);
+  for (int i = 0; i < 7; ++i) cursor.take<int32_t>(s.rows);
+  for (int i = 0; i < 2; ++i) cursor.take<int32_t>(s.logit_rows);
   cursor.take<Slice>(s.sequences);
   cursor.take<int32_t>(s.sequences * s.pages);
   cursor.take<int32_t>(s.sequences);
@@ -79,6 +97,7 @@ PlacedBatch BatchTables::place(const Batch& batch, int64_t pages, int slot) {
   placed.horizons = {placed_horizons, static_cast<size_t>(rows)};
   placed.types = {placed_types, static_cast<size_t>(rows)};
   placed.wants_every_row = logit_rows == rows && is_counting(batch.logit_rows);
+  place_adapters(batch, usual_adapter, cursor, placed);
   if (device_.is_host()) return placed;
 
   const auto [tokens, placed_tokens] = cursor.take<int32_t>(rows);

@@ -24,6 +24,8 @@ class BatchTables {
   PlacedBatch place(const Batch& batch, int64_t pages, int slot = 0);
   void send();  // copies the batch placed last
 
+  int32_t usual_adapter = -1;  // of sequences without one (AdapterTable slot); -1: none
+
  private:
   void fill_rows(const Batch& batch, int32_t* positions, int32_t* horizons, int32_t* types, int32_t* row_slots) const;
 

@@ -47,6 +47,11 @@ Matrix attention_block(Pass& p, const AttentionWeights& w, const Normed& x, int 
   return attended;
 }
 
+RopeStyle style_of_pairs(Weights& weights, const DecoderConfig& c) {
+  weights.paired_heads = {c.heads, c.kv_heads};
+  return is_gguf(weights.source()) ? RopeStyle::Interleaved : RopeStyle::Halves;
+}
+
 void add_block(Pass& p, Matrix x, const Linear* linear, const Vector* post_norm, Matrix hidden) {
   if (post_norm == nullptr) return p.add_linear(x, linear, hidden);
   const Matrix branch = p.buffer("branch", DType::F32, x.rows, hidden.cols);

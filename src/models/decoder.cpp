@@ -107,6 +107,10 @@ void Decoder::finish_draft(Pass& p, Matrix hidden) const {
   p.head(p.features, head);
 }
 
+bool Decoder::keeps_row_order() const {
+  return std::none_of(layers.begin(), layers.end(), [](const auto& l) { return l.latent || l.delta; });
+}
+
 void Decoder::forward(Pass& p) const {
   const Rope global = p.rope(rope, rope_style);
   const Rope local = local_rope.table != nullptr ? p.rope(local_rope, rope_style, "local rope angles") : global;

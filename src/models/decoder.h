@@ -38,6 +38,7 @@ class Decoder final : public Model {
   const DecoderConfig& config() const override { return config_; }
   int64_t long_from() const override { return rope.long_from; }
   int64_t pooled_width() const override { return pooling ? pooling->width : 0; }
+  bool keeps_row_order() const override;
   bool pools_to_scores() const override { return pooling && pooling->scores; }
   bool gives_features() const override { return !pooling && !multiplied_; }
   ModelEnds ends() const override { return {embedding, head}; }

@@ -32,7 +32,7 @@ std::unique_ptr<Model> make_granite(const WeightSource& source, Weights& w, Stat
   config.window = 0;  // transformers ignores one
   auto model = std::make_unique<Decoder>(config);
   model->rope = w.placed(read_rope_frequencies(source, model->config()));
-  model->rope_style = is_gguf(source) ? RopeStyle::Interleaved : RopeStyle::Halves;
+  model->rope_style = style_of_pairs(w, model->config());
   model->activation = read_activation(source, "hidden_act", Activation::Silu);
   read_granite_multipliers(source, *model);
   // Granite 4 without RoPE becomes a GGUF file of this architecture.

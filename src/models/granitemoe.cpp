@@ -13,7 +13,7 @@ std::unique_ptr<Model> make_granitemoe(const WeightSource& source, Weights& w, S
   c.window = 0;  // transformers ignores one
   auto model = std::make_unique<Decoder>(c);
   model->rope = w.placed(read_rope_frequencies(source, c));
-  model->rope_style = is_gguf(source) ? RopeStyle::Interleaved : RopeStyle::Halves;
+  model->rope_style = style_of_pairs(w, model->config());
   model->activation = read_activation(source, "hidden_act", Activation::Silu);
   read_granite_multipliers(source, *model);
   const bool rotates = keys.optional_boolean({.gguf = "rope.scaling.finetuned"}).value_or(true);

@@ -69,7 +69,7 @@ std::unique_ptr<Model> make_granitemoehybrid(const WeightSource& source, Weights
   auto model = std::make_unique<Hybrid>(c);
   model->rotates = rotates(source);
   if (model->rotates) model->rope = w.placed(read_rope_frequencies(source, c));
-  model->rope_style = is_gguf(source) ? RopeStyle::Interleaved : RopeStyle::Halves;
+  model->rope_style = style_of_pairs(w, model->config());
   read_granite_multipliers(source, *model);
   const int64_t shared = keys.optional_integer({"shared_intermediate_size", "expert_shared_feed_forward_length"})
                              .value_or(is_gguf(source) ? c.feed_forward : 1024);

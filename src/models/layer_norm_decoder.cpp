@@ -22,6 +22,7 @@ void LayerNormDecoder::load(Weights& w, StateLayout& state, const HfTensors& hf)
   const DecoderConfig& c = config_;
   const bool folder = !is_gguf(w.source());
   gated_ = !hf.gate.empty();
+  keeps_row_order_ = !hf.qkv_by_head;
   const float offset = folder ? hf.norm_offset : 0;
   const auto read_norm = [&](auto& from, const TensorName& name) {
     const TensorName weight{name.gguf + ".weight", name.hf + ".weight"}, bias{name.gguf + ".bias", name.hf + ".bias"};

@@ -53,6 +53,7 @@ class LayerNormDecoder final : public Model {
   explicit LayerNormDecoder(DecoderConfig c) : embedded(c.hidden), config_(std::move(c)) {}
   const DecoderConfig& config() const override { return config_; }
   int64_t long_from() const override { return rope.long_from; }
+  bool keeps_row_order() const override { return keeps_row_order_; }
   void forward(Pass& pass) const override;
 
   // Declares all tensors and the state, except norms of q and k. Layers get the config's window.
@@ -81,7 +82,7 @@ class LayerNormDecoder final : public Model {
   Matrix attend(Pass& pass, const LayerNormLayer& layer, Matrix x, const Rope& rotation) const;
   Matrix feed_forward(Pass& pass, const LayerNormLayer& layer, Matrix x) const;
 
-  bool gated_ = false;
+  bool gated_ = false, keeps_row_order_ = false;
   DecoderConfig config_;
 };
 

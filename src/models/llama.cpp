@@ -19,7 +19,7 @@ std::unique_ptr<Model> make_llama(const WeightSource& source, Weights& w, StateL
   if (source.config().optional_integer({.gguf = "expert_count"}).value_or(0) > 0) return make_mixtral(source, w, state);
   auto model = std::make_unique<Decoder>(read_config(source));
   model->rope = w.placed(read_rope_frequencies(source, model->config()));
-  model->rope_style = is_gguf(source) ? RopeStyle::Interleaved : RopeStyle::Halves;
+  model->rope_style = style_of_pairs(w, model->config());
   model->activation = read_activation(source, "hidden_act", Activation::Silu);
   for (int64_t i = 0; i < model->config().layers; ++i) {
     Weights::Layer at(w, i, {"blk.{}.", "model.layers.{}."});

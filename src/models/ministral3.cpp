@@ -37,7 +37,7 @@ std::unique_ptr<Model> make_ministral3(const WeightSource& source, Weights& w, S
     refuse(source, "a Mistral 3 with a text model of type '" + *text_type + "'");
   for (const char* images : {"vision_tower.", "multi_modal_projector."}) w.ignore(images);
   model->rope = w.placed(read_rope(source, model->config()));
-  model->rope_style = is_gguf(source) ? RopeStyle::Interleaved : RopeStyle::Halves;
+  model->rope_style = style_of_pairs(w, model->config());
   model->activation = read_activation(source, "hidden_act", Activation::Silu);
   model->query_scale = read_query_scale(source, model->config());
   const std::string hf = text_model_prefix(source);

@@ -10,7 +10,7 @@ std::unique_ptr<Model> make_mixtral(const WeightSource& source, Weights& w, Stat
   c.expert_width = c.feed_forward;
   auto model = std::make_unique<Decoder>(c);
   model->rope = w.placed(read_rope_frequencies(source, c, "", is_gguf(source) ? 1e4 : 1e6));
-  model->rope_style = is_gguf(source) ? RopeStyle::Interleaved : RopeStyle::Halves;
+  model->rope_style = style_of_pairs(w, model->config());
   model->activation = read_activation(source, "hidden_act", Activation::Silu);
   for (int64_t i = 0; i < c.layers; ++i) {
     Weights::Layer at(w, i, {"blk.{}.", "model.layers.{}."});

@@ -39,6 +39,9 @@ class Model {
   virtual int64_t pooled_width() const { return 0; }
   bool pools() const { return pooled_width() > 0; }
   virtual bool pools_to_scores() const { return false; }  // the row is a score for each label (a cross-encoder)
+  // GGUF files and Hugging Face folders store the rows of linear layers in the same order, except for
+  // Weights::paired_heads. An adapter of the other convention then fits.
+  virtual bool keeps_row_order() const { return false; }
   virtual bool has_token_types() const { return false; }  // the second text of a pair has token type 1
 
   FeatureTaps taps;  // forward() fills pass.features

@@ -10,7 +10,9 @@ const float* data(const Vector* vector) { return vector != nullptr ? vector->dat
 }  // namespace
 
 Pass::Pass(Ops& o, Activations& buffers, StateCache& state, const DecoderConfig& c, const PlacedBatch& b)
-    : ops(o), batch(b), config(c), buffers_(buffers), state_(state), rows_(std::ssize(b.tokens)) {}
+    : ops(o), batch(b), config(c), buffers_(buffers), state_(state), rows_(std::ssize(b.tokens)) {
+  ops.adapt_rows(b.adapters);
+}
 
 // The buffer has room for the rows that batch-invariant plans add as padding.
 Matrix Pass::buffer(std::string_view name, DType dtype, int64_t rows, int64_t cols) {
@@ -19,7 +21,7 @@ Matrix Pass::buffer(std::string_view name, DType dtype, int64_t rows, int64_t co
 
 Matrix Pass::embed(const WeightView& table, float scale) {
   const Matrix hidden = buffer("hidden", DType::F32, rows_, table.cols);
-  ops.embed({.table = table, .ids = batch.tokens, .scale = scale, .out = hidden, .chosen = batch.chosen});
+  ops.embed_tokens({.table = table, .ids = batch.tokens, .scale = scale, .out = hidden, .chosen = batch.chosen});
   return hidden;
 }
 
@@ -69,12 +71,17 @@ template <class X>
 Matrix Pass::gate(const X& x, const Linear* weights, Activation activation) {
   const int64_t width = weights->n / 2;
   const Matrix feed = buffer("feed", width);
-  if (weights->gated) {
+  const bool adapted = ops.adapts(*weights);
+  if (weights->gated && !adapted) {
     linear(x, weights, feed);
     return feed;
   }
   const Matrix gate_up = buffer("gate_up", weights->n), up = gate_up.columns(width, width);
   linear(x, weights, gate_up);
+  if (weights->gated) {
+    ops.activate_gated(*weights, gate_up, feed);
+    return feed;
+  }
   ops.activate(activation, gate_up.columns(0, width), &up, feed);
   return feed;
 }
@@ -145,6 +152,7 @@ void Pass::attend_written(int state, Matrix q, const AttentionSettings& s, Matri
 void Pass::narrow(std::initializer_list<Matrix*> kept) {
   narrowed_ = true;
   if (batch.wants_every_row) return;
+  ops.adapt_rows(batch.wanted_adapters);
   rows_ = std::ssize(batch.logit_rows);
   constexpr std::string_view kNames[] = {"wanted 0", "wanted 1", "wanted 2", "wanted 3"};
   const std::string_view* name = kNames;

@@ -30,7 +30,7 @@ std::unique_ptr<Model> make_smollm3(const WeightSource& source, Weights& w, Stat
   const std::vector<int> windows = typed ? layer_windows(source, c, 1) : std::vector<int>();
   auto model = std::make_unique<Decoder>(c);
   model->rope = w.placed(read_rope_frequencies(source, c));
-  model->rope_style = is_gguf(source) ? RopeStyle::Interleaved : RopeStyle::Halves;
+  model->rope_style = style_of_pairs(w, model->config());
   model->activation = read_activation(source, "hidden_act", Activation::Silu);
   for (int64_t i = 0; i < c.layers; ++i) {
     Weights::Layer at(w, i, {"blk.{}.", "model.layers.{}."});

@@ -146,6 +146,7 @@ void Weights::pack_vectors() {
 const WeightView* Weights::table(const TensorName& name, int64_t rows, int64_t cols) {
   const WeightView view = find(resolve(name), rows, cols);
   declare({.gguf = name.gguf, .shape = {rows, cols}, .pieces = {view}});
+  if (name.gguf == "token_embd.weight") sites_[0] = {nullptr, {{.name = name, .rows = cols}}, rows};
   return &tables_.emplace_back(view);
 }
 
@@ -172,7 +173,23 @@ const Linear* Weights::gate_up(const std::vector<LinearPart>& parts, int64_t k, 
     for (auto& source : sources) source.rows = half;
   }
   made.gated = true;
+  if (expects_adapters_) add_ungated(made);
   return &made;
+}
+
+// Its weights follow those of the gated layer in pack().
+void Weights::add_ungated(Linear& linear) {
+  Linear& apart = linears_.emplace_back(linear);
+  apart.gated = false;
+  apart.site = -1;
+  linear.apart = &apart;
+}
+
+void Weights::add_site(Linear& linear, const std::vector<LinearPart>& parts) {
+  if (parts.size() > LoraWeights::kMostParts) return;
+  linear.site = static_cast<int>(sites_.size());
+  linear.site_parts = static_cast<int>(parts.size());
+  sites_.push_back({&linear, parts, linear.k});
 }
 
 const Linear* Weights::linear(const std::vector<LinearPart>& parts, int64_t k) {
@@ -196,6 +213,7 @@ const Linear* Weights::linear(const std::vector<LinearPart>& parts, int64_t k) {
   add_part(unit, linear, std::move(run), *like);
   linear.bias = stacked_bias(parts);
   if (linear.on_host) put_on_host(linear.bias);
+  add_site(linear, parts);
   return &linear;
 }
 

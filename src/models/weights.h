@@ -91,6 +91,22 @@ class Weights {
   std::span<const DeclaredTensor> declared() const { return declared_; }
   const std::set<std::string, std::less<>>& used() const { return used_; }  // names of the source's tensors
 
+  // Layers that low-rank adapters can change, by Linear::site. The first is the embedding table, whose `k` counts its
+  // rows.
+  struct Site {
+    const Linear* linear = nullptr;  // null: the embedding table
+    std::vector<LinearPart> parts;
+    int64_t k = 0;
+  };
+  std::span<const Site> sites() const { return sites_; }
+  // Gated layers can also compute gate and up alone. Call before the model declares its tensors.
+  void expect_adapters() { expects_adapters_ = true; }
+  // GGUF files store the rows of q and k with rotary pairs adjacent; Hugging Face stores them half a head apart.
+  struct PairedHeads {
+    int64_t q = 0, k = 0;  // heads; 0: both store the same order
+  };
+  PairedHeads paired_heads;
+
   // Throws if the file has tensors that were not declared: without them results would be wrong.
   void check_all_used() const;
 
@@ -172,6 +188,8 @@ class Weights {
   bool can_stay_in_file(const Grouped& grouped, const GroupSources& sources) const;
   const LinearLayout* choose_grouped_layout(const Grouped& grouped, bool in_file) const;
   bool on_device(const Linear& linear) const { return on_device() && !linear.on_host; }
+  void add_site(Linear& linear, const std::vector<LinearPart>& parts);
+  void add_ungated(Linear& linear);
   bool can_gate(const Linear& linear, Activation activation) const;
   const WeightView* table_like(const Pending& pending) const;
   std::vector<WeightView> in_rows(const Pending& pending, std::vector<std::byte>& copy) const;
@@ -191,6 +209,8 @@ class Weights {
   std::vector<PendingGroups> pending_groups_;
   std::set<std::string, std::less<>> used_;
   std::vector<DeclaredTensor> declared_;
+  std::vector<Site> sites_ = {Site{}};
+  bool expects_adapters_ = false;
   std::vector<std::string> ignored_;
   std::unique_ptr<Arena> arena_, vector_arena_, host_arena_, host_vector_arena_;
   std::vector<InPlace> in_place_;

@@ -23,6 +23,11 @@ void Weights::pack(const std::function<void(int64_t, int64_t)>& progress) {
   pack_matrices(true, progress);
   pack_groups(progress);
   pending_.clear();
+  for (const Linear& linear : linears_) {
+    if (linear.apart == nullptr) continue;
+    for (size_t i = 0; i < linear.parts.size(); ++i)
+      const_cast<Linear*>(linear.apart)->parts[i].weights = linear.parts[i].weights;
+  }
   // Last: a tied output matrix releases the embedding table after packing.
   const auto turn = ops_.pool().turn();
   for (const InPlace& part : in_place_) source_.fetch(part.view, ops_.pool());

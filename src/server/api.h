@@ -25,6 +25,7 @@ struct ApiContext {
   KeptStreams& kept;  // background responses
   std::function<size_t()> connections;
   bool asks_for_keys = false;
+  std::string lora_dir;  // adapters below this folder may be loaded over the API; empty: none
 };
 
 using Endpoint = void(const std::shared_ptr<Call>& call, ApiContext& context);
@@ -32,7 +33,8 @@ using Endpoint = void(const std::shared_ptr<Call>& call, ApiContext& context);
 Endpoint answer_chat, answer_completions, answer_embeddings, answer_responses, answer_models, answer_model,
     answer_tokenize, answer_detokenize, answer_tokenizer_info, answer_openapi, answer_health, answer_live, answer_ready,
     answer_metrics, answer_page, answer_engine, answer_dataflow, answer_infill, answer_kept_response,
-    answer_cancel_response, answer_delete_response, answer_rerank, answer_score, answer_search;
+    answer_cancel_response, answer_delete_response, answer_rerank, answer_score, answer_search, answer_load_lora,
+    answer_unload_lora;
 
 // Anthropic's protocol and Ollama's.
 Endpoint answer_messages, answer_count_tokens, answer_ollama_chat, answer_ollama_generate, answer_ollama_embed,
@@ -53,6 +55,8 @@ Schema responses_answer_schema();
 Schema delete_answer_schema();
 Schema models_answer_schema();
 Schema model_answer_schema();
+Schema load_lora_schema();
+Schema unload_lora_schema();
 Schema tokenize_answer_schema();
 Schema detokenize_answer_schema();
 Schema tokenizer_info_schema();

@@ -227,8 +227,13 @@ void ApiServer::run_with(const Route& route, const std::shared_ptr<Call>& call, 
                      .metrics = metrics_,
                      .kept = *kept_,
                      .connections = [this] { return http_->connections(); },
-                     .asks_for_keys = !options_.keys.empty()};
+                     .asks_for_keys = !options_.keys.empty(),
+                     .lora_dir = options_.lora_dir};
   guarded(*call, [&] {
+    if (route.chooses_model() && model.has_adapters()) {
+      const std::string name = asked_model(*call);
+      call->adapter = model.find_adapter(call->protocol == Protocol::Ollama ? without_latest(name) : name);
+    }
     try {
       route.endpoint(call, context);
     } catch (const Error& e) {

@@ -36,6 +36,7 @@ struct ApiServerOptions {
   std::vector<std::string> cors;   // allowed origins; "*": all
   AccessLog::Format log = AccessLog::Format::Json;
   int workers = 2;
+  std::string lora_dir;  // as in ApiContext
 };
 
 struct Route;

@@ -30,6 +30,7 @@ std::shared_ptr<Call> Call::continued_on(std::shared_ptr<HttpConnection> connect
   call->route = route + " in the background";
   call->client = client;
   call->model_lease = model_lease;
+  call->adapter = adapter;
   return call;
 }
 

@@ -15,6 +15,7 @@ namespace millrace {
 
 class Metrics;
 class AccessLog;
+struct Adapter;
 
 struct Usage {
   int64_t prompt_tokens = 0, cached_tokens = 0;
@@ -46,7 +47,8 @@ class Call {
   std::shared_ptr<Call> continued_on(std::shared_ptr<HttpConnection> connection) const;
   const std::shared_ptr<HttpExchange>& shared_exchange() const { return exchange_; }
 
-  std::shared_ptr<void> model_lease;  // keeps the chosen model loaded until the call and its engine requests end
+  std::shared_ptr<const Adapter> adapter;  // the request names this one as its model; null: the model itself
+  std::shared_ptr<void> model_lease;       // keeps the chosen model loaded until the call and its engine requests end
 
   const Json& body();  // parsed once; throws ApiError if it is not JSON
   void forget_body() { body_.reset(); }

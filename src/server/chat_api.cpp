@@ -38,7 +38,7 @@ class ChatWhole final : public AnswerSink {
         tokenizer_(*model.text().tokenizer),
         legacy_(r.legacy_functions),
         choices_(static_cast<size_t>(r.n)) {
-    head_.model = model.id();
+    head_.model = shown_name(*call_, model);
   }
 
   void on_end() override {
@@ -113,7 +113,7 @@ class ChatStream final : public AnswerSink {
         tools_(prompt.parser.tools),
         legacy_(r.legacy_functions),
         choices_(static_cast<size_t>(r.n)) {
-    head_.model = model.id();
+    head_.model = shown_name(*call_, model);
     chunk_ = unclosed(head_.json(kObject)) + ",\"choices\":[{\"index\":";
   }
 

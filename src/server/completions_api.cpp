@@ -86,7 +86,7 @@ class CompletionsSink final : public GenerationSink {
   };
 
   Json head() const {
-    return {{"id", id_}, {"object", "text_completion"}, {"created", created_}, {"model", model_.id()}};
+    return {{"id", id_}, {"object", "text_completion"}, {"created", created_}, {"model", shown_name(*call_, model_)}};
   }
 
   Json choice_json(size_t index, Choice& choice) {

@@ -65,7 +65,7 @@ void answer_embeddings(const std::shared_ptr<Call>& call, ApiContext& context) {
         embedding_request(input.is_tokens ? std::move(input.tokens) : model.text().tokenizer->encode(input.text),
                           fair_client(*call, r.user)));
   }
-  auto sink = std::make_unique<EmbeddingsSink>(call, model.id(), r, requests.size());
+  auto sink = std::make_unique<EmbeddingsSink>(call, shown_name(*call, model), r, requests.size());
   std::make_shared<Generation>(call, model, context.workers, context.metrics,
                                GenerationOptions{.prompt_field = "input", .stop = {}, .visible = {}})
       ->start(std::move(requests), std::move(sink));

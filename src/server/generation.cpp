@@ -56,7 +56,8 @@ void Generation::start(std::vector<Request> requests, std::unique_ptr<Generation
   ids_.resize(requests_.size());
   open_choices_ = requests_.size() * static_cast<size_t>(choices_);
   all_.resize(open_choices_);
-  for (const auto& request : requests_) {
+  for (auto& request : requests_) {
+    request.adapter = call_->adapter;
     call_->usage.prompt_tokens += static_cast<int64_t>(request.prompt.size());
   }
   if (model_.text().tokenizer) {

@@ -77,7 +77,7 @@ void answer_infill(const std::shared_ptr<Call>& call, ApiContext& context) {
   const GenerationOptions options{
       .prompt_field = "input_prefix", .stop = stop_strings(r), .min_tokens = r.min_tokens, .visible = {}};
   std::make_shared<Generation>(call, model, context.workers, context.metrics, options)
-      ->start(std::move(requests), std::make_unique<InfillSink>(call, model.id(), r.stream));
+      ->start(std::move(requests), std::make_unique<InfillSink>(call, shown_name(*call, model), r.stream));
 }
 
 Schema infill_answer_schema() {

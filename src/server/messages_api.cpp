@@ -13,8 +13,10 @@ class MessagesSink final : public AnswerSink {
  public:
   MessagesSink(std::shared_ptr<Call> call, const ServedModel& model, const MessagesRequest& r, const ChatPrompt& prompt)
       : AnswerSink(std::move(call), 1, prompt), stream_(r.stream), max_tokens_(r.max_tokens) {
-    message_ = {{"id", make_id("msg_")}, {"type", "message"},      {"role", "assistant"},     {"model", model.id()},
-                {"content", blocks_},    {"stop_reason", nullptr}, {"stop_sequence", nullptr}};
+    message_ = {{"id", make_id("msg_")},   {"type", "message"},
+                {"role", "assistant"},     {"model", shown_name(*call_, model)},
+                {"content", blocks_},      {"stop_reason", nullptr},
+                {"stop_sequence", nullptr}};
   }
 
   void on_begin() override {

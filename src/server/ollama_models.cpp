@@ -142,6 +142,7 @@ void check_ollama_name(const ServedModel& model, const std::string& name) {
   const auto& names = model.names();
   const auto is = [&](const std::string& one) { return std::find(names.begin(), names.end(), one) != names.end(); };
   if (name.empty() || is(name) || is(without_latest(name))) return;
+  if (model.find_adapter(without_latest(name)) != nullptr) return;
   throw ApiError({404, fmt::format("model '{}' not found", name), "model", "model_not_found"});
 }
 

@@ -32,7 +32,7 @@ class ResponsesSink final : public AnswerSink {
                  {"incomplete_details", nullptr},
                  {"instructions", r.instructions.empty() ? Json() : Json(r.instructions)},
                  {"max_output_tokens", r.max_output_tokens ? Json(*r.max_output_tokens) : Json()},
-                 {"model", model.id()},
+                 {"model", shown_name(*call_, model)},
                  {"output", Json::array()},
                  {"parallel_tool_calls", r.parallel_tool_calls},
                  {"previous_response_id", nullptr},

@@ -76,7 +76,15 @@ void ServedModel::require_ready() const {
 
 void ServedModel::check_name(const std::string& model) const {
   if (model.empty() || std::find(names_.begin(), names_.end(), model) != names_.end()) return;
-  throw_unknown_model(model);
+  if (find_adapter(model) == nullptr) throw_unknown_model(model);
+}
+
+std::shared_ptr<const Adapter> ServedModel::find_adapter(const std::string& name) const {
+  return state() == State::Ready ? service_->find_adapter(name) : nullptr;
+}
+
+std::string shown_name(const Call& call, const ServedModel& model) {
+  return call.adapter != nullptr ? call.adapter->name : model.id();
 }
 
 void throw_unknown_model(const std::string& name) {

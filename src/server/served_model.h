@@ -13,6 +13,7 @@
 #include "engine/service.h"
 #include "engine/text_model.h"
 #include "grammar/grammar_compiler.h"
+#include "server/call.h"
 #include "server/model_pool.h"
 #include "server/requests/json.h"
 
@@ -46,7 +47,10 @@ class ServedModel : public PooledModel {
 
   // The functions below throw ApiError 503 while the model is not ready.
   void require_ready() const;
-  void check_name(const std::string& model) const;  // 404 for another model's name; an empty name is accepted
+  // 404 for another name than the model's own and those of its adapters; an empty name is accepted.
+  void check_name(const std::string& model) const;
+  bool has_adapters() const { return state() == State::Ready && !service_->adapters().empty(); }
+  std::shared_ptr<const Adapter> find_adapter(const std::string& name) const;  // null: none of this name is loaded
   Service& service() const;
   const TextModel& text() const;
   int32_t context() const;
@@ -76,6 +80,9 @@ class ServedModel : public PooledModel {
   std::unique_ptr<GrammarCompiler> grammars_;
   std::unique_ptr<Service> service_;
 };
+
+// The name that answers carry: the adapter's if the call chose one.
+std::string shown_name(const Call& call, const ServedModel& model);
 
 [[noreturn]] void throw_unknown_model(const std::string& name);  // ApiError 404
 

@@ -45,6 +45,13 @@ Json model_json(const ModelPool& models, size_t index, const std::string& name) 
   return json;
 }
 
+// In vLLM's form: a model with a parent.
+Json adapter_json(const ServedModel& model, const Adapter& adapter) {
+  return {{"id", adapter.name},     {"object", "model"},    {"created", model.created()},
+          {"owned_by", "millrace"}, {"state", "loaded"},    {"bytes", adapter.bytes},
+          {"root", adapter.origin}, {"parent", model.id()}, {"max_model_len", model.context()}};
+}
+
 // Several models: the server is ready, since it loads them on demand.
 ServedModel::State server_state(const ApiContext& context) {
   if (context.models.size() == 1) return context.model.state();
@@ -76,6 +83,12 @@ void answer_models(const std::shared_ptr<Call>& call, ApiContext& context) {
       json["data"].push_back(anthropic ? anthropic_model(context.model, name) : model_json(context.models, i, name));
     }
   }
+  if (context.model.has_adapters()) {
+    for (const auto& adapter : context.model.service().adapters()) {
+      json["data"].push_back(anthropic ? anthropic_model(context.model, adapter->name)
+                                       : adapter_json(context.model, *adapter));
+    }
+  }
   if (anthropic) {
     json.erase("object");
     const Json &first = json["data"].front()["id"], &last = json["data"].back()["id"];
@@ -88,6 +101,10 @@ void answer_model(const std::shared_ptr<Call>& call, ApiContext& context) {
   // SDKs escape the slash in a name.
   const std::string name = percent_decode(call->request().path.substr(std::string_view("/v1/models/").size()));
   const auto found = name.empty() ? std::optional<size_t>(0) : context.models.find(name);
+  if (const auto adapter = found ? nullptr : context.model.find_adapter(name)) {
+    return call->reply(call->protocol == Protocol::Anthropic ? anthropic_model(context.model, name)
+                                                             : adapter_json(context.model, *adapter));
+  }
   if (!found) throw_unknown_model(name);
   const std::string& shown = name.empty() ? context.models.names(0).front() : name;
   const bool anthropic = call->protocol == Protocol::Anthropic;
@@ -128,6 +145,8 @@ Schema model_answer_schema() {
                          {"bytes", Schema::integer(0)},
                          {"problem", Schema::string()},
                          {"alias_of", Schema::string()},
+                         {"root", Schema::string()},
+                         {"parent", Schema::string()},
                          {"max_model_len", Schema::integer(1)}});
 }
 

@@ -23,6 +23,7 @@ class Streams {
       : runner_(runner),
         test_(test),
         step_(runner.options().rows, runner.options().sequences, runner.options().logit_rows) {
+    for (const auto& adapter : runner.rank().adapters().all()) adapters_.push_back(adapter->slot);
     std::mt19937 random(42);
     std::uniform_int_distribution<int32_t> token(0, static_cast<int32_t>(runner.model().config().vocab - 1));
     // Sequences begin at different tokens: equal rows would choose the same experts of a mixture.
@@ -48,7 +49,7 @@ class Streams {
         step_.clear();
         const auto wanted = done + rows == count ? StepBatch::Logits::Last : StepBatch::Logits::None;
         step_.add(slice(row, past + done, rows), past + done, past + count, tables_[row].pages(), wanted,
-                  slots_[row].id());
+                  slots_[row].id(), adapter(row));
         runner_.run(step_.batch());
         done += rows;
         throw_if_interrupted();
@@ -64,7 +65,8 @@ class Streams {
       step_.clear();
       for (size_t row = 0; row < tables_.size(); ++row) {
         const int32_t token = ahead && i > 0 ? ~static_cast<int32_t>(row) : slice(row, past + i, 1)[0];
-        step_.add({&token, 1}, past + i, past + i + 1, tables_[row].pages(), StepBatch::Logits::Last, slots_[row].id());
+        step_.add({&token, 1}, past + i, past + i + 1, tables_[row].pages(), StepBatch::Logits::Last, slots_[row].id(),
+                  adapter(row));
       }
       ask_for_draws();
       runner_.start(step_.batch());
@@ -112,6 +114,9 @@ class Streams {
   }
 
  private:
+  // Sequences take the loaded adapters in turn.
+  int32_t adapter(size_t row) const { return adapters_.empty() ? -1 : adapters_[row % adapters_.size()]; }
+
   void ask_for_draws(int64_t rows = 1) {
     if (!runner_.draws().usable()) return;
     for (size_t i = 0; i < samplers_.size(); ++i)
@@ -126,7 +131,8 @@ class Streams {
     step_.clear();
     for (size_t i = 0; i < tables_.size(); ++i) {
       const StepBatch::Rows logits{drafts ? 0 : rows - 1, rows};
-      step_.add(slice(i, past, rows), past, past + rows, tables_[i].pages(), logits, {}, slots_[i].id(), drafts);
+      step_.add(slice(i, past, rows), past, past + rows, tables_[i].pages(), logits, {}, slots_[i].id(), drafts, 0,
+                adapter(i));
     }
     if (drafts) ask_for_draws(rows);
     runner_.run(step_.batch());
@@ -151,6 +157,7 @@ class Streams {
   const BenchmarkCase& test_;
   StepBatch step_;
   std::vector<int32_t> tokens_;
+  std::vector<int32_t> adapters_;  // slots
   std::vector<BlockTable> tables_;
   std::vector<Slot> slots_, checkpoints_;
   std::vector<Sampler> samplers_;  // empty: argmax

@@ -1,0 +1,20 @@
+// The low-rank adapters of a model, by layer and adapter, as the ops read them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/lora/lora.h"
+
+namespace millrace {
+
+struct AdapterTable {
+  static constexpr int kSlots = 256;        // adapters at the same time
+  static constexpr int kEmbeddingSite = 0;  // the other sites are linear layers (Linear::site)
+
+  LoraWeights* weights = nullptr;  // [sites][kSlots], in device memory
+  DType format = DType::F32;       // of the matrices
+  std::vector<uint8_t> used;       // by site: an adapter has matrices for it
+};
+
+}  // namespace millrace

@@ -1,0 +1,231 @@
+#include "engine/adapter_file.h"
+
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/json_text.h"
+#include "formats/gguf_reader.h"
+#include "formats/json.h"
+#include "formats/safetensors.h"
+#include "kernels/lora/lora.h"
+#include "text/regex/regex.h"
+
+namespace millrace {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr size_t kLargestConfig = 4u << 20;
+
+[[noreturn]] void refuse(const std::string& origin, const std::string& what) {
+  fail(ErrorKind::Unsupported, "{}: adapters with {} are not supported", origin, what);
+}
+
+// adapter_config.json of PEFT.
+class PeftConfig {
+ public:
+  PeftConfig(std::string_view text, std::string origin)
+      : origin_(std::move(origin)), config_(parse_json(text, origin_)) {
+    if (!config_.is_object()) fail(ErrorKind::BadFile, "{}: is not a JSON object", origin_);
+    const json type = config_.value("peft_type", json("LORA"));
+    if (type != "LORA") refuse(origin_, fmt::format("peft_type {}", type.dump()));
+    for (const char* key : {"use_dora", "lora_bias", "use_qalora"}) {
+      if (boolean(key)) refuse(origin_, fmt::format("{}: true", key));
+    }
+    for (const char* key : {"modules_to_save", "trainable_token_indices", "layer_replication",
+                            "alora_invocation_tokens", "arrow_config"}) {
+      if (const json* value = find(key); value != nullptr && !value->empty())
+        refuse(origin_, fmt::format("{} ({:.80})", key, value->dump()));
+    }
+    if (const json* bias = find("bias"); bias != nullptr && *bias != "none")
+      refuse(origin_, fmt::format("bias {:.80}", bias->dump()));
+    if (const json* target = find("target_modules"); target != nullptr && !target->is_string() && !target->is_array())
+      fail(ErrorKind::BadFile, "{}: target_modules is neither a list nor a pattern", origin_);
+    rslora_ = boolean("use_rslora");
+    rank_ = rank(config_.value("r", json()), "r");
+    alpha_ = number(config_.value("lora_alpha", json()), "lora_alpha");
+    const nlohmann::ordered_json ordered = read_ordered_json(text);  // the first pattern that matches holds
+    const auto ranks = patterns(ordered, "rank_pattern"), alphas = patterns(ordered, "alpha_pattern");
+    for (const auto& [key, value] : ranks.items()) ranks_.push_back({matcher(key), double(rank(value, key))});
+    for (const auto& [key, value] : alphas.items()) alphas_.push_back({matcher(key), number(value, key)});
+  }
+
+  // `module`: as PEFT names it, without "base_model.model.".
+  void settle(const std::string& module, AdapterPair& pair) const {
+    const int64_t expected = static_cast<int64_t>(first_match(ranks_, module, double(rank_)));
+    if (pair.rank != expected) {
+      fail(ErrorKind::BadFile, "{}: '{}' has rank {}, adapter_config.json says {}", origin_, module, pair.rank,
+           expected);
+    }
+    const double alpha = first_match(alphas_, module, alpha_), rank = double(pair.rank);
+    pair.scale = alpha / (rslora_ ? std::sqrt(rank) : rank);
+  }
+
+ private:
+  struct Rule {
+    Regex matches;
+    double value;
+  };
+
+  const json* find(std::string_view key) const {
+    const auto found = config_.find(key);
+    return found == config_.end() || found->is_null() ? nullptr : &*found;
+  }
+  bool boolean(const char* key) const {
+    const json* value = find(key);
+    if (value != nullptr && !value->is_boolean()) fail(ErrorKind::BadFile, "{}: {} is not a boolean", origin_, key);
+    return value != nullptr && value->get<bool>();
+  }
+  template <class Json>
+  double number(const Json& value, std::string_view key) const {
+    if (!value.is_number() || !std::isfinite(value.template get<double>()))
+      fail(ErrorKind::BadFile, "{}: {} is missing or not a number", origin_, key);
+    return value.template get<double>();
+  }
+  template <class Json>
+  int64_t rank(const Json& value, std::string_view key) const {
+    const double r = number(value, key);
+    if (r != std::floor(r) || r < 1 || r > double(LoraWeights::kMostRank))
+      fail(ErrorKind::Unsupported, "{}: rank {} ({}): from 1 to {} are supported", origin_, r, key,
+           LoraWeights::kMostRank);
+    return static_cast<int64_t>(r);
+  }
+  nlohmann::ordered_json patterns(const nlohmann::ordered_json& config, const char* key) const {
+    const auto found = config.find(key);
+    if (found == config.end() || found->is_null()) return nlohmann::ordered_json::object();
+    if (!found->is_object()) fail(ErrorKind::BadFile, "{}: {} is not an object", origin_, key);
+    return *found;
+  }
+  // PEFT matches the end of a module's name, from the beginning of one of its parts on.
+  static Regex matcher(const std::string& key) { return Regex("\\A(?:.*\\.)?(?:" + key + ")\\z"); }
+  static double first_match(const std::vector<Rule>& rules, const std::string& module, double usual) {
+    for (const Rule& rule : rules) {
+      bool matches = false;
+      rule.matches.find_all(module, [&](size_t, size_t) { matches = true; });
+      if (matches) return rule.value;
+    }
+    return usual;
+  }
+
+  std::string origin_;
+  json config_;
+  bool rslora_ = false;
+  int64_t rank_ = 0;
+  double alpha_ = 0;
+  std::vector<Rule> ranks_, alphas_;
+};
+
+using Pairs = std::map<std::string, AdapterPair>;  // by the module's full name
+
+// The rank that both matrices agree on.
+void check_pair(const std::string& origin, const std::string& module, AdapterPair& pair) {
+  if (pair.a.name.empty() || pair.b.name.empty())
+    fail(ErrorKind::BadFile, "{}: '{}' has only one of its two matrices", origin, module);
+  for (const TensorInfo* tensor : {&pair.a, &pair.b}) {
+    if (!tensor->dtype) fail(ErrorKind::Unsupported, "{}: '{}' is in {}", origin, tensor->name, tensor->dtype_name);
+    if (tensor->shape.size() != 2 || tensor->shape[1] % info(*tensor->dtype).block != 0)
+      fail(ErrorKind::BadFile, "{}: '{}' has the shape {}", origin, tensor->name, to_string(tensor->shape));
+  }
+  pair.rank = pair.b.shape[1];
+  const int64_t other = pair.embedding && pair.a.name.ends_with(".lora_a") ? pair.a.shape[1] : pair.a.shape[0];
+  if (pair.rank != other)
+    fail(ErrorKind::BadFile, "{}: the matrices of '{}' have the ranks {} and {}", origin, module, other, pair.rank);
+  if (pair.rank < 1 || pair.rank > LoraWeights::kMostRank)
+    fail(ErrorKind::Unsupported, "{}: rank {} ('{}'): from 1 to {} are supported", origin, pair.rank, module,
+         LoraWeights::kMostRank);
+}
+
+// Puts a tensor into its pair if its name ends like one of a pair. `mark`: where the module's name ends.
+bool take(const TensorInfo& tensor, std::string_view mark, bool is_a, bool embedding, Pairs& pairs) {
+  if (!tensor.name.ends_with(mark)) return false;
+  AdapterPair& pair = pairs[tensor.name.substr(0, tensor.name.size() - mark.size())];
+  pair.embedding = embedding;
+  (is_a ? pair.a : pair.b) = tensor;
+  return true;
+}
+
+AdapterFile read_peft(const fs::path& folder) {
+  AdapterFile file{.origin = folder.string()};
+  const fs::path config_path = folder / "adapter_config.json", weights = folder / "adapter_model.safetensors";
+  std::error_code error;
+  if (!fs::is_regular_file(config_path, error))
+    fail(ErrorKind::NotFound, "{}: has no adapter_config.json", folder.string());
+  if (!fs::is_regular_file(weights, error))
+    fail(ErrorKind::NotFound, "{}: has no adapter_model.safetensors", folder.string());
+  const MappedFile text(config_path);
+  if (text.bytes().size() > kLargestConfig)
+    fail(ErrorKind::BadFile, "{}: larger than {} bytes", config_path.string(), kLargestConfig);
+  const PeftConfig config({reinterpret_cast<const char*>(text.bytes().data()), text.bytes().size()},
+                          config_path.string());
+  const MappedFile& mapped = file.files.emplace_back(weights);
+  Pairs pairs;
+  for (const TensorInfo& tensor : read_safetensors(mapped.bytes(), weights.string())) {
+    const bool known =
+        take(tensor, ".lora_A.weight", true, false, pairs) || take(tensor, ".lora_B.weight", false, false, pairs) ||
+        take(tensor, ".lora_embedding_A", true, true, pairs) || take(tensor, ".lora_embedding_B", false, true, pairs);
+    if (!known) refuse(weights.string(), fmt::format("the tensor '{:.200}'", tensor.name));
+  }
+  constexpr std::string_view kPrefix = "base_model.model.";
+  for (auto& [name, pair] : pairs) {
+    check_pair(weights.string(), name, pair);
+    config.settle(name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name, pair);
+    pair.module = plain_module(name);
+    file.pairs.push_back(std::move(pair));
+  }
+  return file;
+}
+
+AdapterFile read_gguf_adapter(const fs::path& path) {
+  AdapterFile file{.origin = path.string(), .convention = WeightSource::Convention::Gguf};
+  const MappedFile& mapped = file.files.emplace_back(path);
+  const GgufContents contents = read_gguf(mapped.bytes(), path.string());
+  const GgufMetadata& keys = contents.metadata;
+  if (keys.string("general.type").value_or("") != "adapter")
+    fail(ErrorKind::Usage, "{}: is not an adapter (general.type is not 'adapter')", path.string());
+  if (const auto type = keys.string("adapter.type").value_or(""); type != "lora")
+    refuse(path.string(), fmt::format("adapter.type '{:.80}'", type));
+  if (keys.find("adapter.alora.invocation_tokens") != nullptr) refuse(path.string(), "invocation tokens (aLoRA)");
+  const double alpha = keys.number("adapter.lora.alpha").value_or(0);
+  if (!std::isfinite(alpha)) fail(ErrorKind::BadFile, "{}: adapter.lora.alpha is not a number", path.string());
+  Pairs pairs;
+  for (const TensorInfo& tensor : contents.tensors) {
+    const bool embedding = tensor.name.starts_with("token_embd.");
+    if (!take(tensor, ".lora_a", true, embedding, pairs) && !take(tensor, ".lora_b", false, embedding, pairs))
+      refuse(path.string(), fmt::format("the tensor '{:.200}'", tensor.name));
+  }
+  for (auto& [name, pair] : pairs) {
+    check_pair(path.string(), name, pair);
+    pair.scale = alpha == 0 ? 1 : alpha / double(pair.rank);  // as llama.cpp
+    pair.module = name;
+    file.pairs.push_back(std::move(pair));
+  }
+  return file;
+}
+
+}  // namespace
+
+std::string plain_module(std::string_view name) {
+  if (constexpr std::string_view kPrefix = "base_model.model."; name.starts_with(kPrefix))
+    name.remove_prefix(kPrefix.size());
+  for (bool again = true; again;) {
+    again = false;
+    for (const std::string_view prefix : {"model.", "language_model.", "transformer."}) {
+      if (!name.starts_with(prefix)) continue;
+      name.remove_prefix(prefix.size());
+      again = true;
+    }
+  }
+  return std::string(name);
+}
+
+AdapterFile read_adapter(const fs::path& path) {
+  std::error_code error;
+  AdapterFile file = fs::is_directory(path, error) ? read_peft(path) : read_gguf_adapter(path);
+  if (file.pairs.empty()) fail(ErrorKind::BadFile, "{}: has no tensors", file.origin);
+  return file;
+}
+
+}  // namespace millrace

@@ -1,0 +1,208 @@
+#include "engine/adapter_packing.h"
+
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "base/error.h"
+#include "tensor/dequantize.h"
+#include "tensor/half.h"
+
+namespace millrace {
+namespace {
+
+using Floats = std::vector<float>;  // a matrix, row after row
+
+Floats read(const TensorInfo& tensor, const std::string& origin) {
+  const int64_t rows = tensor.shape[0], cols = tensor.shape[1];
+  const size_t each = row_bytes(*tensor.dtype, cols);
+  Floats values(static_cast<size_t>(rows * cols));
+  std::vector<uint64_t> aligned(each / sizeof(uint64_t) + 1);
+  for (int64_t row = 0; row < rows; ++row) {
+    std::memcpy(aligned.data(), tensor.data + static_cast<size_t>(row) * each, each);
+    dequantize_row(*tensor.dtype, reinterpret_cast<const std::byte*>(aligned.data()), &values[size_t(row * cols)],
+                   cols);
+  }
+  for (const float value : values) {
+    if (!std::isfinite(value)) fail(ErrorKind::BadFile, "{}: '{}' has values that are not finite", origin, tensor.name);
+  }
+  return values;
+}
+
+Floats transposed(const Floats& matrix, int64_t rows, int64_t cols) {
+  Floats result(matrix.size());
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = 0; c < cols; ++c) result[size_t(c * rows + r)] = matrix[size_t(r * cols + c)];
+  }
+  return result;
+}
+
+// Rows of q or k between the two orders: [heads][2][half] of Hugging Face, [heads][half][2] of GGUF.
+Floats reordered(const Floats& rows, int64_t n, int64_t heads, bool to_pairs) {
+  const int64_t half = n / heads / 2, cols = std::ssize(rows) / n;
+  Floats result(rows.size());
+  for (int64_t head = 0; head < heads; ++head) {
+    for (int64_t i = 0; i < half; ++i) {
+      for (const int64_t part : {0, 1}) {
+        const int64_t halves = (2 * head + part) * half + i, pairs = (head * half + i) * 2 + part;
+        const int64_t from = to_pairs ? halves : pairs, to = to_pairs ? pairs : halves;
+        std::copy_n(&rows[size_t(from * cols)], cols, &result[size_t(to * cols)]);
+      }
+    }
+  }
+  return result;
+}
+
+class Packing {
+ public:
+  Packing(const AdapterFile& file, const Weights& weights, const Model& model, DType format)
+      : file_(file), weights_(weights), format_(format), foreign_(file.convention != weights.source().convention()) {
+    if (model.pools()) fail(ErrorKind::Unsupported, "{}: models that pool take no adapters", file.origin);
+    if (foreign_ && !model.keeps_row_order()) {
+      fail(ErrorKind::Unsupported,
+           "{}: this architecture stores rows in another order in {}; convert the adapter or the model", file.origin,
+           file.convention == WeightSource::Convention::Gguf ? "GGUF files" : "Hugging Face folders");
+    }
+    for (const AdapterPair& pair : file.pairs) {
+      if (!pairs_.emplace(pair.module, &pair).second)
+        fail(ErrorKind::BadFile, "{}: '{}' is there twice", file.origin, pair.module);
+    }
+  }
+
+  PackedAdapter run() {
+    packed_.origin = file_.origin;
+    const auto sites = weights_.sites();
+    for (size_t i = 0; i < sites.size(); ++i) add_site(static_cast<int>(i), sites[i]);
+    for (const auto& [module, pair] : pairs_) {
+      const bool expert = module.find("expert") != std::string::npos || module.find("_exps") != std::string::npos;
+      fail(ErrorKind::Unsupported, "{}: {} '{}'", file_.origin,
+           expert ? "adapters of experts are not supported:" : "this model has no linear layer", module);
+    }
+    return std::move(packed_);
+  }
+
+ private:
+  // The names under which adapters know a part. A tied output matrix is stored under the name of the embedding.
+  std::string name_of(const LinearPart& part, bool embedding) const {
+    const bool tied = !embedding && part.name.gguf == "token_embd.weight";
+    if (file_.convention == WeightSource::Convention::Gguf) return tied ? "output.weight" : part.name.gguf;
+    if (tied) return "lm_head";
+    std::string_view name = part.name.hf;
+    if (name.ends_with(".weight")) name.remove_suffix(std::string_view(".weight").size());
+    return plain_module(name);
+  }
+
+  void add_site(int index, const Weights::Site& site) {
+    const bool embedding = site.linear == nullptr;
+    PackedAdapter::Layer layer{.site = index};
+    Floats a, b;
+    int32_t column = 0;
+    for (const LinearPart& part : site.parts) {
+      const auto found = pairs_.find(name_of(part, embedding));
+      if (found != pairs_.end() && found->second->embedding == embedding) {
+        add_part(*found->second, site, part, column, layer.weights, a, b);
+        pairs_.erase(found);
+      }
+      column += static_cast<int32_t>(part.rows);
+    }
+    if (layer.weights.parts == 0) return;
+    layer.a = store(a);
+    layer.b = store(b);
+    packed_.layers.push_back(layer);
+  }
+
+  void check(const AdapterPair& pair, const Weights::Site& site, const LinearPart& part) const {
+    const bool by_token = pair.embedding && file_.convention == WeightSource::Convention::Gguf;
+    const int64_t k = pair.a.shape[by_token ? 0 : 1], n = pair.b.shape[0];
+    if (k != site.k || n != part.rows) {
+      fail(ErrorKind::BadFile, "{}: '{}' is for a matrix [{}, {}], the model has [{}, {}]", file_.origin, pair.module,
+           n, k, part.rows, site.k);
+    }
+  }
+
+  void add_part(const AdapterPair& pair, const Weights::Site& site, const LinearPart& part, int32_t column,
+                LoraWeights& layer, Floats& a, Floats& b) {
+    check(pair, site, part);
+    const auto rank = static_cast<int32_t>(pair.rank), first = layer.rank;
+    Floats shrink = read(pair.a, file_.origin);
+    if (pair.embedding && file_.convention == WeightSource::Convention::HuggingFace)
+      shrink = transposed(shrink, rank, site.k);
+    a.insert(a.end(), shrink.begin(), shrink.end());
+    layer.rank += rank;
+    packed_.rank = std::max(packed_.rank, pair.rank);
+
+    Floats expand = in_order(read(pair.b, file_.origin), part);
+    for (float& value : expand) value = static_cast<float>(value * pair.scale);
+    const auto add = [&](int64_t begin, int64_t rows, int32_t at, int32_t group) {
+      MR_ASSERT(layer.parts < LoraWeights::kMostParts);
+      layer.part[layer.parts++] = {at, static_cast<int32_t>(rows), first, rank, std::ssize(b), group};
+      const Floats piece(expand.begin() + begin * rank, expand.begin() + (begin + rows) * rank);
+      const Floats columns = transposed(piece, rows, rank);
+      b.insert(b.end(), columns.begin(), columns.end());
+    };
+    const int64_t group = gate_group(site);
+    if (group == 0) return add(0, part.rows, column, 0);
+    const int64_t half = site.linear->n / 2;  // gate and up, as two parts or as one
+    const auto at = [&](int64_t row) { return static_cast<int32_t>(row < half ? 0 : group); };
+    if (part.rows == half) return add(0, half, at(column), static_cast<int32_t>(group));
+    add(0, half, at(0), static_cast<int32_t>(group));
+    add(half, half, at(half), static_cast<int32_t>(group));
+  }
+
+  // Groups of gate and up that alternate in the output of the layer; 0: they do not.
+  int64_t gate_group(const Weights::Site& site) const {
+    const Linear* linear = site.linear;
+    if (linear == nullptr || !linear->gated || linear->on_host || !weights_.on_device()) return 0;
+    return linear->parts[0].weights.layout->gate_group();
+  }
+
+  // The rows of B in the order of the layer's outputs.
+  Floats in_order(Floats rows, const LinearPart& part) const {
+    if (foreign_) {
+      const auto is = [&](const char* name) { return part.name.gguf.find(name) != std::string::npos; };
+      const Weights::PairedHeads& heads = weights_.paired_heads;
+      const int64_t count = is(".attn_q.") ? heads.q : is(".attn_k.") ? heads.k : 0;
+      const bool to_pairs = file_.convention == WeightSource::Convention::HuggingFace;
+      return count > 0 ? reordered(rows, part.rows, count, to_pairs) : std::move(rows);
+    }
+    const int64_t cols = std::ssize(rows) / part.rows;
+    const WeightView view{DType::F32, part.rows, cols, reinterpret_cast<const std::byte*>(rows.data())};
+    Floats result;
+    for (const WeightView& piece : in_layer_order(view, part.stored_by)) {
+      const auto* values = reinterpret_cast<const float*>(piece.data);
+      result.insert(result.end(), values, values + piece.rows * piece.cols);
+    }
+    return result;
+  }
+
+  // Appends the values in the format of the kernels and returns their offset.
+  size_t store(const Floats& values) {
+    const size_t at = packed_.bytes.size();
+    packed_.bytes.resize(at + Arena::padded(row_bytes(format_, std::ssize(values))));
+    std::byte* to = packed_.bytes.data() + at;
+    if (format_ == DType::F32) {
+      std::memcpy(to, values.data(), values.size() * sizeof(float));
+      return at;
+    }
+    for (size_t i = 0; i < values.size(); ++i) {
+      const uint16_t half = format_ == DType::F16 ? f32_to_f16(values[i]) : f32_to_bf16(values[i]);
+      std::memcpy(to + i * sizeof half, &half, sizeof half);
+    }
+    return at;
+  }
+
+  const AdapterFile& file_;
+  const Weights& weights_;
+  DType format_;
+  bool foreign_;  // the adapter's convention is not the model's
+  std::map<std::string, const AdapterPair*> pairs_;
+  PackedAdapter packed_;
+};
+
+}  // namespace
+
+PackedAdapter pack_adapter(const AdapterFile& file, const Weights& weights, const Model& model, DType format) {
+  return Packing(file, weights, model, format).run();
+}
+
+}  // namespace millrace

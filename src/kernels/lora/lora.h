@@ -1,0 +1,79 @@
+// Low-rank adapters of a linear layer: y[row] += B (A x[row]) with the matrices of the row's own adapter. Rows of many
+// adapters, and rows without one, are mixed in a batch.
+//
+// A layer may be several matrices of the file stacked along its outputs (q, k and v). Each is a part with a rank of its
+// own: the A of all parts are stacked, and each B adds to the columns of its part.
+//
+// A result does not depend on the other rows: each dot product runs over k in the same order for any batch.
+#pragma once
+
+#include <algorithm>
+#include <span>
+#include <string>
+
+#include "kernels/kernel.h"
+#include "tensor/matrix.h"
+
+namespace millrace {
+
+// The matrices of one adapter for one layer, in device memory.
+struct LoraWeights {
+  static constexpr int kMostParts = 4;
+  static constexpr int64_t kMostRank = 256;  // of a part
+
+  struct Part {
+    int32_t column = 0, cols = 0;  // of y
+    int32_t first = 0, rank = 0;   // rows of A
+    int64_t at = 0;                // of its B, in elements
+    // Gate and up of some GPU layouts alternate in groups of this many columns; 0: the columns are adjacent.
+    int32_t group = 0;
+    int32_t column_of(int32_t c) const { return column + (group == 0 ? c : c / group * 2 * group + c % group); }
+  };
+  const std::byte* a = nullptr;  // [rank][k]; of an embedding [k][rank]; null: this layer has no adapter
+  const std::byte* b = nullptr;  // the parts' transposed B, [part.rank][part.cols] each; the scale is included
+  int32_t rank = 0;              // sum over the parts
+  int32_t parts = 0;
+  Part part[kMostParts];
+};
+
+struct LoraOp {
+  static constexpr std::string_view kName = "lora";
+  struct Problem {
+    DType format = DType::F32;  // of A and B
+    int64_t rows = 0, n = 0, k = 0;
+    int64_t parts = 1;
+    bool embedding = false;    // x is a one-hot row, given as an id: A x is a row of A
+    bool alternating = false;  // parts have groups
+    friend bool operator==(const Problem&, const Problem&) = default;
+    int64_t most_rank() const { return parts * LoraWeights::kMostRank; }
+  };
+  struct Args {
+    DType format = DType::F32;
+    Matrix x;                            // [rows, k]; no columns: `ids`
+    std::span<const int32_t> ids;        // [rows], as in EmbeddingOp
+    const int32_t* chosen = nullptr;     // of negative ids
+    int64_t parts = 1;                   // as in the problem
+    float scale = 1;                     // of B A x
+    const int32_t* adapters = nullptr;   // [rows]: index in `table`; -1: none
+    const LoraWeights* table = nullptr;  // of this layer, by adapter; in device memory
+    Matrix y;                            // [rows, n]
+
+    // Host only. `chosen` is -1 if the sequence ended; its output is unused then.
+    int32_t id(int64_t row) const {
+      const int32_t id = ids[static_cast<size_t>(row)];
+      return id >= 0 ? id : std::max(0, chosen[~id]);
+    }
+    // Host only: the matrices of a row; null: none.
+    const LoraWeights* of_row(int64_t row) const {
+      const LoraWeights* found = adapters[row] >= 0 ? table + adapters[row] : nullptr;
+      return found != nullptr && found->a != nullptr ? found : nullptr;
+    }
+  };
+
+  static KernelList<LoraOp> cpu();  // best first where estimates tie
+  static KernelList<LoraOp> cuda();
+  static const Kernel<LoraOp>* reference();  // scalar; every kernel is tested against it
+};
+std::string to_string(const LoraOp::Problem& problem);
+
+}  // namespace millrace

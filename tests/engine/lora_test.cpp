@@ -1,0 +1,325 @@
+// Low-rank adapters against PEFT, in batches, with the prefix cache, and hostile files.
+#include <gmock/gmock.h>
+#include "engine/adapters.h"
+
+#include <set>
+
+#include "base/error.h"
+#include "engine/engine.h"
+#include "engine/service.h"
+#include "formats/quantize_model.h"
+#include "models/golden.h"
+
+namespace millrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Lora {
+  std::string name;
+  fs::path folder, golden;
+};
+
+fs::path loras_folder() { return fs::path(MILLRACE_TEST_DATA) / "loras"; }
+
+std::vector<Lora> all_loras() {
+  std::vector<Lora> loras;
+  std::ifstream index(loras_folder() / "cases.json");
+  if (!index) return loras;
+  for (const auto& entry : nlohmann::json::parse(index)) {
+    const std::string name = entry["name"];
+    loras.push_back({name, loras_folder() / name, goldens_folder() / entry["golden"].get<std::string>()});
+  }
+  return loras;
+}
+
+struct ExpectedRows {
+  std::vector<int32_t> tokens;
+  std::vector<float> logits;
+};
+
+ExpectedRows read_rows(const fs::path& folder) {
+  const MappedFile file(folder / "expected.safetensors");
+  ExpectedRows expected;
+  for (const auto& tensor : read_safetensors(file.bytes(), "expected")) {
+    const auto copy = [&](auto& out) {
+      out.resize(tensor.bytes / sizeof(out[0]));
+      std::memcpy(out.data(), tensor.data, tensor.bytes);
+    };
+    tensor.name == "tokens" ? copy(expected.tokens) : copy(expected.logits);
+  }
+  return expected;
+}
+
+std::unique_ptr<Runner> load_for_adapters(const fs::path& model, LoadOptions options = {}) {
+  options.threads = 2;
+  options.adapters = true;
+  options.block_size = 16;
+  return load(model.string(), options);
+}
+
+std::shared_ptr<const Adapter> add(Runner& runner, const std::string& name, const fs::path& path) {
+  runner.rank().adapters().place(name, runner.rank().read_adapter(path));
+  return runner.rank().adapters().find(name);
+}
+
+// The largest difference from PEFT's logits, relative to the largest of those.
+double error_of(const fs::path& model, const fs::path& adapter, const ExpectedRows& expected, int32_t chunk,
+                bool exact = true, std::map<std::string, std::string> forced = {}) {
+  const auto length = static_cast<int32_t>(expected.tokens.size());
+  auto runner = load_for_adapters(
+      model, {.forced = std::move(forced), .exact = exact, .context = length, .rows = length, .logit_rows = length});
+  const int32_t slot = add(*runner, "a", adapter)->slot;
+  BlockTable table = runner->state().new_table(length);
+  EXPECT_TRUE(table.reserve(length));
+  StepBatch step(chunk, 1, chunk);
+  double largest = 0, error = 0;
+  for (int32_t done = 0; done < length; done += chunk) {
+    const int32_t count = std::min(chunk, length - done);
+    step.clear();
+    step.add(std::span(expected.tokens).subspan(size_t(done), size_t(count)), done, length, table.pages(),
+             StepBatch::Logits::All, -1, slot);
+    const Matrix logits = runner->forward(step.batch());
+    for (int64_t i = 0; i < count * logits.cols; ++i) {
+      const double want = expected.logits[size_t(done * logits.cols + i)];
+      const double got = logits.row<float>(i / logits.cols)[i % logits.cols];
+      if (!std::isfinite(got)) return std::numeric_limits<double>::infinity();
+      largest = std::max(largest, std::abs(want));
+      error = std::max(error, std::abs(got - want));
+    }
+  }
+  return error / largest;
+}
+
+class LoraGolden : public testing::TestWithParam<Lora> {};
+
+TEST_P(LoraGolden, MatchesPeftInAllPairsOfConventions) {
+  const Lora& lora = GetParam();
+  const ExpectedRows expected = read_rows(lora.folder);
+  const auto length = static_cast<int32_t>(expected.tokens.size());
+  EXPECT_LE(error_of(lora.golden, lora.folder, expected, length), 1e-4);
+  EXPECT_LE(error_of(lora.golden, lora.folder, expected, 5), 1e-4) << "in chunks";
+  const fs::path gguf_adapter = lora.folder / "adapter.gguf", gguf_model = lora.golden / "model.gguf";
+  if (fs::exists(gguf_adapter)) {
+    EXPECT_LE(error_of(lora.golden, gguf_adapter, expected, length), 1e-4);
+    EXPECT_LE(error_of(gguf_model, gguf_adapter, expected, length), 1e-4);
+  }
+  if (lora.name == "gpt_neox") {  // the converter reorders its rows
+    EXPECT_THROW(error_of(gguf_model, lora.folder, expected, length), Error);
+  } else {
+    EXPECT_LE(error_of(gguf_model, lora.folder, expected, length), 1e-4);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LoraGolden, testing::ValuesIn(all_loras()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(LoraGoldens, Exist) { EXPECT_GE(all_loras().size(), 10u); }
+
+std::vector<int32_t> generate(Engine& engine, std::vector<Request> requests, std::vector<int32_t>* cached = nullptr) {
+  std::map<RequestId, std::vector<int32_t>> answers;
+  std::map<RequestId, int32_t> from_cache;
+  for (Request& request : requests) answers[engine.submit(std::move(request))];
+  while (engine.step([&](const Emission& e) {
+    if (e.token >= 0) answers[e.id].push_back(e.token);
+    from_cache[e.id] = e.cached_tokens;
+  })) {
+  }
+  std::vector<int32_t> all;
+  for (const auto& [id, tokens] : answers) all.insert(all.end(), tokens.begin(), tokens.end());
+  if (cached != nullptr) {
+    for (const auto& [id, count] : from_cache) cached->push_back(count);
+  }
+  return all;
+}
+
+Request request_of(std::shared_ptr<const Adapter> adapter, int32_t first = 3) {
+  Request request;
+  for (int32_t i = 0; i < 40; ++i) request.prompt.push_back(first + i * 7 % 80);
+  request.sampling.temperature = 0;
+  request.max_tokens = 12;
+  request.adapter = std::move(adapter);
+  return request;
+}
+
+// Several adapters and none in one batch: each answer is that of its request alone, and the cache keeps them apart.
+TEST(LoraEngine, AdaptersShareABatch) {
+  for (const bool invariant : {false, true}) {
+    auto runner =
+        load_for_adapters(goldens_folder() / "llama_gqa",
+                          {.exact = true, .context = 64, .sequences = 8, .rows = 64, .batch_invariant = invariant});
+    const auto one = add(*runner, "one", loras_folder() / "llama");
+    const auto two = add(*runner, "two", loras_folder() / "llama_patterns");
+    const auto three = add(*runner, "three", loras_folder() / "llama_ends" / "adapter.gguf");
+    Engine engine(*runner);
+    std::vector<int32_t> alone;
+    std::set<std::vector<int32_t>> distinct;
+    for (const auto& adapter : {one, two, three, std::shared_ptr<const Adapter>()}) {
+      std::vector<int32_t> cached;
+      const auto answer = generate(engine, {request_of(adapter)}, &cached);
+      EXPECT_EQ(cached, std::vector<int32_t>{0}) << "pages of another adapter";
+      EXPECT_EQ(answer.size(), 12u);
+      alone.insert(alone.end(), answer.begin(), answer.end());
+      distinct.insert(answer);
+    }
+    EXPECT_EQ(distinct.size(), 4u);
+    std::vector<int32_t> cached;
+    EXPECT_EQ(generate(engine, {request_of(one), request_of(two), request_of(three), request_of(nullptr)}, &cached),
+              alone);
+    // The first is admitted alone and computed in the same chunks as before: here its whole prompt.
+    for (size_t i = 1; i < cached.size(); ++i) EXPECT_GT(cached[i], 0) << "its own pages are reused";
+  }
+}
+
+TEST(LoraEngine, AnUnloadedAdapterServesItsLastRequest) {
+  auto runner = load_for_adapters(goldens_folder() / "llama_gqa", {.exact = true, .context = 64, .rows = 64});
+  Adapters& adapters = runner->rank().adapters();
+  const auto expected = [&] {
+    Engine engine(*runner);
+    return generate(engine, {request_of(add(*runner, "one", loras_folder() / "llama"))});
+  }();
+  Engine engine(*runner);
+  std::vector<int32_t> tokens;
+  engine.submit(request_of(adapters.find("one")));
+  while (engine.step([&](const Emission& e) {
+    if (e.token >= 0) tokens.push_back(e.token);
+    if (tokens.size() == 3) adapters.remove("one");
+  })) {
+  }
+  EXPECT_EQ(tokens, expected);
+  EXPECT_EQ(adapters.find("one"), nullptr);
+  // Another adapter under the same name takes neither its pages nor its answers.
+  std::vector<int32_t> cached;
+  const auto other = generate(engine, {request_of(add(*runner, "one", loras_folder() / "llama_patterns"))}, &cached);
+  EXPECT_NE(other, expected);
+  EXPECT_EQ(cached, std::vector<int32_t>{0});
+  const int64_t with = adapters.version();
+  adapters.remove("one");
+  adapters.free_unused();
+  EXPECT_NE(adapters.version(), with) << "no layer has adapters any more";
+}
+
+TEST(LoraEngine, TheServiceLoadsBetweenSteps) {
+  auto runner = load_for_adapters(goldens_folder() / "qwen3", {.exact = true, .context = 64, .rows = 64});
+  Service service(*runner, {});
+  service.load_adapter("q", loras_folder() / "qwen3");
+  EXPECT_THROW(service.load_adapter("bad", loras_folder() / "llama"), Error);
+  ASSERT_NE(service.find_adapter("q"), nullptr);
+  EXPECT_EQ(service.adapters().size(), 1u);
+  EXPECT_TRUE(service.unload_adapter("q"));
+  EXPECT_FALSE(service.unload_adapter("q"));
+}
+
+// Kernels of quantized weights compute silu(gate) * up themselves; adapters change gate and up before that.
+TEST(LoraEngine, GatedLayersAreAdaptedBeforeTheGate) {
+  const fs::path file = fs::path(testing::TempDir()) / "millrace_lora_q8.gguf";
+  ThreadPool pool(2);
+  const auto source = open_weights((goldens_folder() / "llama_gqa" / "model.gguf").string());
+  quantize_model(*source, file, *find_recipe("Q8_0"), pool, [](int64_t, int64_t) {});
+  const auto runner = load_for_adapters(file, {.context = 64});
+  const auto linears = runner->ops().linears();
+  EXPECT_TRUE(std::any_of(linears.begin(), linears.end(), [](const Linear* l) { return l->gated; }));
+  const ExpectedRows expected = read_rows(loras_folder() / "llama");
+  const auto length = static_cast<int32_t>(expected.tokens.size());
+  const fs::path adapter = loras_folder() / "llama";
+  // A forced activation is never fused.
+  const double apart = error_of(file, adapter, expected, length, false, {{"activation", "reference"}});
+  EXPECT_LE(apart, 0.15) << "the rounding of Q8_0; without the adapter it is above 1";
+  for (const int32_t chunk : {length, 1})
+    EXPECT_NEAR(error_of(file, adapter, expected, chunk, false), apart, 0.01) << "chunks of " << chunk;
+  fs::remove(file);
+}
+
+// One line that names the problem.
+class HostileLora : public testing::Test {
+ protected:
+  HostileLora() : folder_(fs::path(testing::TempDir()) / "millrace_hostile_lora") {
+    fs::remove_all(folder_);
+    fs::copy(loras_folder() / "llama", folder_);
+    std::ifstream file(folder_ / "adapter_config.json");
+    config_ = nlohmann::json::parse(file);
+    runner_ = load_for_adapters(goldens_folder() / "llama_gqa", {.exact = true, .context = 64, .rows = 64});
+  }
+  ~HostileLora() override { fs::remove_all(folder_); }
+
+  std::string problem(const std::string& config) {
+    std::ofstream(folder_ / "adapter_config.json") << config;
+    try {
+      runner_->rank().read_adapter(folder_);
+      return "";
+    } catch (const Error& error) {
+      EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
+      return error.what();
+    }
+  }
+  std::string with(const std::string& key, const nlohmann::json& value) {
+    nlohmann::json config = config_;
+    config[key] = value;
+    return problem(config.dump());
+  }
+
+  fs::path folder_;
+  nlohmann::json config_;
+  std::unique_ptr<Runner> runner_;
+};
+
+TEST_F(HostileLora, ConfigsAreRefusedByName) {
+  using testing::HasSubstr;
+  EXPECT_EQ(problem(config_.dump()), "");
+  EXPECT_THAT(with("use_dora", true), HasSubstr("use_dora"));
+  EXPECT_THAT(with("bias", "all"), HasSubstr("bias"));
+  EXPECT_THAT(with("modules_to_save", {"lm_head"}), HasSubstr("modules_to_save"));
+  EXPECT_THAT(with("trainable_token_indices", {1, 2}), HasSubstr("trainable_token_indices"));
+  EXPECT_THAT(with("peft_type", "IA3"), HasSubstr("IA3"));
+  EXPECT_THAT(with("r", 100000), HasSubstr("rank"));
+  EXPECT_THAT(with("r", 3), HasSubstr("rank"));
+  EXPECT_THAT(with("r", "many"), HasSubstr("r is missing or not a number"));
+  EXPECT_THAT(with("lora_alpha", nullptr), HasSubstr("lora_alpha"));
+  EXPECT_THAT(with("rank_pattern", {{"(", 4}}), testing::Not(""));
+  EXPECT_THAT(with("rank_pattern", 4), HasSubstr("rank_pattern"));
+  EXPECT_NE(problem(R"({"r": NaN, "lora_alpha": 1})"), "");
+  EXPECT_NE(problem("[1"), "");
+  EXPECT_NE(problem("[]"), "");
+}
+
+TEST_F(HostileLora, WeightsAreCheckedAgainstTheModel) {
+  using testing::HasSubstr;
+  const fs::path weights = folder_ / "adapter_model.safetensors";
+  const auto swap = [&](const fs::path& from) { fs::copy_file(from, weights, fs::copy_options::overwrite_existing); };
+  std::ifstream file(weights, std::ios::binary);
+  const std::string good((std::istreambuf_iterator<char>(file)), {});
+  const auto change = [&](const std::string& from, const std::string& to) {
+    std::string bytes = good;
+    const auto at = bytes.find(from);
+    ASSERT_NE(at, std::string::npos);
+    ASSERT_EQ(from.size(), to.size());
+    std::ofstream(weights, std::ios::binary) << bytes.replace(at, from.size(), to);
+  };
+  change("layers.0.self_attn.q_proj.lora_A", "layers.7.self_attn.q_proj.lora_A");
+  EXPECT_THAT(problem(config_.dump()), HasSubstr("only one of its two matrices"));
+  change("mlp.up_proj.lora_A.weight", "mlp.up_proj.lora_X.weight");
+  EXPECT_THAT(problem(config_.dump()), HasSubstr("lora_X"));
+  std::string bytes = good;
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::memcpy(bytes.data() + bytes.size() - sizeof nan, &nan, sizeof nan);
+  std::ofstream(weights, std::ios::binary) << bytes;
+  EXPECT_THAT(problem(config_.dump()), HasSubstr("not finite"));
+  swap(loras_folder() / "qwen3" / "adapter_model.safetensors");
+  EXPECT_THAT(problem(config_.dump()), HasSubstr("rank"));
+  EXPECT_THAT(with("r", 16), HasSubstr("the model has"));
+  std::ofstream(weights, std::ios::binary) << good.substr(0, good.size() / 2);
+  EXPECT_NE(problem(config_.dump()), "");
+  fs::remove(weights);
+  EXPECT_THAT(problem(config_.dump()), HasSubstr("adapter_model.safetensors"));
+}
+
+TEST_F(HostileLora, AModelIsNoAdapter) {
+  EXPECT_THROW(runner_->rank().read_adapter(goldens_folder() / "llama_gqa" / "model.gguf"), Error);
+  EXPECT_THROW(runner_->rank().read_adapter(goldens_folder() / "llama_gqa"), Error);
+  EXPECT_THROW(runner_->rank().read_adapter("/nowhere"), Error);
+  auto plain = load((goldens_folder() / "llama_gqa").string(), {.threads = 1, .context = 64});
+  EXPECT_THROW(plain->rank().read_adapter(loras_folder() / "llama"), Error) << "loaded without adapters";
+}
+
+}  // namespace
+}  // namespace millrace
