@@ -108,6 +108,7 @@ void Ops::linear(Matrix x, const Linear& linear, Matrix y) {
   launch_pending();
   if (x.rows == 0) return;  // a chunk in the middle of a prompt needs no logits
   if (linear.on_host && host_ != nullptr) return linear_on_host(x, linear, y, false);
+  if (shows_inputs()) inputs_->see(linear, x);
   if (is_dry()) plan(linear, x.rows);
   run_parts(linear, x, y, [](LinearArgs&) {});
 }
@@ -116,6 +117,7 @@ void Ops::add_linear(Matrix x, const Linear& linear, Matrix y) {
   launch_pending();
   if (x.rows == 0) return;
   if (linear.on_host && host_ != nullptr) return linear_on_host(x, linear, y, true);
+  if (shows_inputs()) inputs_->see(linear, x);
   if (is_dry()) plan(linear, x.rows);
   pending_ = {x, y, &linear};
 }
@@ -168,6 +170,10 @@ void Ops::linear(const NormOp::Args& norm, const Linear& linear, Matrix y) {
   if (linear.on_host && host_ != nullptr) {
     this->norm(norm);
     return linear_on_host(norm.out, linear, y, false);
+  }
+  if (shows_inputs()) {
+    this->norm(norm);
+    return this->linear(norm.out, linear, y);
   }
   if (is_dry()) plan(linear, norm.x.rows);
   if (mode_ == Mode::Plan)

@@ -49,6 +49,7 @@ class Rank {
   const Device& device() const { return *device_; }
   Ops& ops() { return *ops_; }
   const Model& model() const { return *model_; }
+  const Weights& weights() const { return *weights_; }
   const StateLayout& layout() const { return layout_; }
   StateCache& state() { return *state_; }
   BatchTables& tables() { return *tables_; }
