@@ -27,6 +27,7 @@ bool looks_special(std::string_view token) {
 }
 
 constexpr std::string_view kContinues = "##";
+constexpr int64_t kLongestWord = 100;  // characters; a longer one is unknown
 
 bool is_byte(std::string_view token) { return token.size() == 6 && token.starts_with("<0x") && token.ends_with(">"); }
 
@@ -53,6 +54,8 @@ class VocabularyBuilder {
     } else if (type == "Unigram") {
       build_unigram(integer_field(model, "unk_id", -1));
     } else if (type == "WordPiece" && string_field(model, "continuing_subword_prefix", "##") == kContinues) {
+      if (integer_field(model, "max_input_chars_per_word", kLongestWord) != kLongestWord)
+        fail(ErrorKind::Unsupported, "tokenizer.json: a GGUF file cannot hold 'max_input_chars_per_word'");
       build_wordpiece(string_field(model, "unk_token", "[UNK]"));
     } else {
       fail(ErrorKind::Unsupported, "a GGUF file cannot hold a tokenizer of the kind '{}'", type);

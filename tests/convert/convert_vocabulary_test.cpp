@@ -115,7 +115,10 @@ TEST(ConvertVocabulary, PadsToTheRowsOfTheEmbedding) {
 }
 
 TEST(ConvertVocabulary, WordPiece) {
-  const std::string json = read_vectors("wordpiece.json").at("tokenizer").dump();
+  auto tokenizer = read_vectors("wordpiece.json").at("tokenizer");
+  EXPECT_THROW(converted(tokenizer.dump(), "bert"), Error);  // words of 30 characters at most
+  tokenizer["model"]["max_input_chars_per_word"] = 100;
+  const std::string json = tokenizer.dump();
   const GgufVocabulary vocabulary = converted(json, "bert");
   EXPECT_EQ(vocabulary.model, "bert");
   EXPECT_TRUE(vocabulary.cls && vocabulary.separator && vocabulary.cls != vocabulary.separator);
