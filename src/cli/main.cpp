@@ -22,10 +22,10 @@
 namespace millrace {
 namespace {
 
-constexpr std::array kVerbs{add_run,       add_chat,       add_serve,   add_load,     add_bench,    add_tune,
-                            add_calibrate, add_explain,    add_inspect, add_logits,   add_tokenize, add_detokenize,
-                            add_template,  add_perplexity, add_convert, add_quantize, add_models,   add_pull,
-                            add_rm,        add_ps,         add_doctor};
+constexpr std::array kVerbs{add_run,       add_chat,       add_serve,   add_load,    add_bench,    add_tune,
+                            add_calibrate, add_explain,    add_inspect, add_logits,  add_tokenize, add_detokenize,
+                            add_template,  add_perplexity, add_embed,   add_convert, add_imatrix,  add_quantize,
+                            add_models,    add_pull,       add_rm,      add_ps,      add_doctor};
 
 constexpr int kFailed = 1, kMisuse = 2;
 

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "convert/adapter_fusion.h"
+#include "convert/architecture_keys.h"
 #include "convert/metadata.h"
 #include "convert/tokenizer_metadata.h"
 #include "formats/tensor_encoder.h"
@@ -36,31 +37,10 @@ struct DeclaredModel {
   std::unique_ptr<Model> model;
 };
 
-// Views of the rows of [heads][2][half] in the order [heads][half][2]: pairs that are half a head apart become
-// adjacent. A bias has rows of one value.
-std::vector<WeightView> in_pairs(const DeclaredTensor& tensor, int64_t heads) {
-  WeightView whole = tensor.pieces.front();
-  if (tensor.shape.size() == 1) std::swap(whole.rows, whole.cols);
-  const int64_t half = whole.rows / heads / 2;
-  std::vector<WeightView> rows;
-  for (int64_t head = 0; head < heads; ++head) {
-    for (int64_t i = 0; i < half; ++i) {
-      for (const int64_t part : {0, 1})
-        rows.push_back({whole.dtype, 1, whole.cols, whole.row((2 * head + part) * half + i)});
-    }
-  }
-  return rows;
-}
-
 // A tensor of the file with everything that writing it needs.
 struct Output {
   GgufTensor tensor;
-  std::vector<WeightView> sources;  // as the folder stores them
-  std::vector<WeightView> pieces;   // the same in the order of the file
-  bool transposed = false;
-  TensorChange change;
-  std::string fused = {};  // the name under which the adapter changes it; empty: it does not
-  int64_t paired = 0;      // heads whose rotary pairs become adjacent
+  FileTensor from;
 };
 
 class Conversion {
@@ -76,13 +56,18 @@ class Conversion {
         fusion_(adapter, declared_.weights, *declared_.model),
         computed_(rope_tensors(model_)) {
     check_complete();
+    if (!adapter.empty() && find_rule(architecture_)->edit != nullptr) {
+      fail(ErrorKind::Unsupported,
+           "{}: an adapter cannot be fused: files of the architecture '{}' store tensors in another form",
+           source.origin(), architecture_);
+    }
     add_general();
     add_model_metadata(model_, metadata_);
     add_tokenizer_metadata(source, architecture_, model_.config.vocab, metadata_);
     for (const ComputedTensor& tensor : computed_) add_computed(tensor);
-    std::set<std::string_view> names;  // an embedding that is also the output matrix is declared twice
-    for (const DeclaredTensor& tensor : model_.tensors) {
-      if (names.insert(tensor.gguf).second) add(tensor);
+    for (FileTensor& tensor : file_tensors(model_)) {
+      const DType dtype = dtype_of(tensor);
+      outputs_.push_back({{tensor.name, dtype, tensor.shape}, std::move(tensor)});
     }
   }
 
@@ -120,28 +105,11 @@ class Conversion {
   void add_computed(const ComputedTensor& tensor) {
     const auto n = std::ssize(tensor.values);
     const WeightView view{DType::F32, 1, n, reinterpret_cast<const std::byte*>(tensor.values.data())};
-    outputs_.push_back({{tensor.name, DType::F32, {n}}, {}, {view}});
+    outputs_.push_back({{tensor.name, DType::F32, {n}}, {.parts = {{{view}, {}}}}});
   }
 
-  void add(const DeclaredTensor& declared) {
-    Output out{.tensor = {.name = own_name(architecture_, declared.gguf), .shape = declared.shape},
-               .sources = declared.pieces,
-               .pieces = declared.pieces,
-               .transposed = declared.transposed,
-               .change = {declared.add, declared.map}};
-    // llama.cpp has the gate of a shared expert as a vector.
-    if (declared.gguf.ends_with("ffn_gate_inp_shexp.weight")) out.tensor.shape = {declared.shape.back()};
-    if (rotates_pairs(architecture_)) {
-      const auto is = [&](const char* part) { return declared.gguf.find(part) != std::string::npos; };
-      out.paired = is(".attn_q.") ? model_.config.heads : is(".attn_k.") ? model_.config.kv_heads : 0;
-      if (out.paired > 0) out.pieces = in_pairs(declared, out.paired);
-    }
-    if (fusion_.changes(declared.gguf)) out.fused = declared.gguf;
-    out.tensor.dtype = dtype_of(out.tensor, declared.pieces.front().dtype);
-    outputs_.push_back(std::move(out));
-  }
-
-  DType dtype_of(const GgufTensor& tensor, DType stored) const {
+  DType dtype_of(const FileTensor& tensor) const {
+    const DType stored = tensor.parts.front().pieces.front().dtype;
     if (keeps_mxfp4_ && stored == DType::MXFP4) return stored;
     const TensorRole role{tensor.name, tensor.shape, model_.config.layers, model_.has("output.weight"),
                           model_.config.experts > 0};
@@ -160,21 +128,33 @@ class Conversion {
   std::vector<Output> outputs_;
 };
 
+// The rows of matrices that the folder stores as columns.
+WeightView rows_of(const std::vector<WeightView>& columns, std::vector<std::byte>& copy, ThreadPool& threads) {
+  if (can_transpose(columns.front().dtype)) return transposed(columns, copy, threads);
+  std::vector<std::vector<std::byte>> expansions(columns.size());  // FP8 has a scale for each tile
+  std::vector<WeightView> plain;
+  for (size_t i = 0; i < columns.size(); ++i) plain.push_back(expanded(columns[i], DType::F32, expansions[i], threads));
+  return transposed(plain, copy, threads);
+}
+
 void write(const WeightSource& source, const Output& out, const AdapterFusion& fusion, TensorEncoder& encoder,
            ThreadPool& threads, GgufWriter& writer) {
-  for (const WeightView& view : out.sources) source.fetch(view, threads);
+  const FileTensor& from = out.from;
+  for (const WeightView& view : from.sources) source.fetch(view, threads);
   std::vector<std::byte> copy;
-  if (!out.fused.empty()) {
-    const WeightView whole = fusion.fused(out.fused, out.sources, out.transposed, copy, threads);
-    const DeclaredTensor rows{.shape = {whole.rows, whole.cols}, .pieces = {whole}};
-    encoder.write(out.paired > 0 ? in_pairs(rows, out.paired) : rows.pieces, out.tensor, writer, out.change);
-  } else if (out.transposed) {
-    const WeightView rows = transposed(out.sources, copy, threads);
-    encoder.write({&rows, 1}, out.tensor, writer, out.change);
-  } else {
-    encoder.write(out.pieces, out.tensor, writer, out.change);
+  for (const FileTensor::Part& part : from.parts) {
+    if (fusion.changes(from.declared)) {
+      const WeightView whole = fusion.fused(from.declared, from.sources, from.transposed, copy, threads);
+      const auto rows = from.paired > 0 ? in_pairs(whole, /*bias=*/false, from.paired) : std::vector{whole};
+      encoder.write(rows, out.tensor, writer, part.change);
+    } else if (from.transposed) {
+      const WeightView rows = rows_of(part.pieces, copy, threads);
+      encoder.write({&rows, 1}, out.tensor, writer, part.change);
+    } else {
+      encoder.write(part.pieces, out.tensor, writer, part.change);
+    }
   }
-  for (const WeightView& view : out.sources) source.release(view);
+  for (const WeightView& view : from.sources) source.release(view);
 }
 
 }  // namespace
@@ -220,7 +200,7 @@ QuantizeSummary convert_folder(const WeightSource& source, const ConvertOptions&
   for (const Output& out : conversion.outputs()) {
     write(source, out, conversion.fusion(), encoder, threads, writer);
     const int64_t elements = *element_count(out.tensor.shape);
-    for (const WeightView& view : out.sources) summary.bytes_in += static_cast<int64_t>(view.bytes());
+    for (const WeightView& view : out.from.sources) summary.bytes_in += static_cast<int64_t>(view.bytes());
     summary.bytes_out += static_cast<int64_t>(row_bytes(out.tensor.dtype, elements));
     summary.tensors += 1;
     progress(done += elements, total);

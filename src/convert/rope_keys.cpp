@@ -3,6 +3,7 @@
 #include <numbers>
 
 #include "convert/architecture_keys.h"
+#include "models/gemma4_layers.h"
 
 namespace millrace {
 namespace {
@@ -46,17 +47,29 @@ void add_yarn(ArchitectureKeys& k, const RopeSettings& rope) {
   // The model's own code of gpt-oss does not round; readers of its files know it.
   k.require(rope.flag("truncate", true) != (k.model.architecture == "gpt-oss"), "YaRN with this value of 'truncate'");
   const double mscale = rope.number("mscale").value_or(0), all = rope.number("mscale_all_dim").value_or(0);
+  if (k.model.architecture == "deepseek2") {  // both factors cancel in cosines and sines
+    k.require(all == 0 || mscale == all, "YaRN with this 'mscale'");
+    return;
+  }
   if (mscale == 0 || all == 0) return;
   k.require(k.model.architecture == "mistral3" && mscale == 1, "YaRN with 'mscale'");
   k.number("rope.scaling.yarn_log_multiplier", all);
 }
 
 void add_longrope(ArchitectureKeys& k, const RopeSettings& rope) {
-  k.require(k.model.architecture == "phi3", "rope scaling 'longrope'");
+  const std::string& name = k.model.architecture;
+  k.require(name == "phi3" || name == "minicpm3" || name == "phimoe", "rope scaling 'longrope'");
   const double original = rope.original(k.model.config);
   const double factor = rope.number("factor").value_or(double(k.model.config.context) / original);
-  const double magnitude = factor <= 1 ? 1 : std::sqrt(1 + std::log(factor) / std::log(original));
-  k.number("rope.scaling.attn_factor", rope.number("attention_factor").value_or(magnitude));
+  double magnitude = factor <= 1 ? 1 : std::sqrt(1 + std::log(factor) / std::log(original));
+  magnitude = rope.number("attention_factor").value_or(magnitude);
+  if (name == "phimoe") {
+    const double of_long = rope.number("long_mscale").value_or(magnitude);
+    magnitude = rope.number("short_mscale").value_or(magnitude);
+    k.require(of_long == magnitude, "different values of 'short_mscale' and 'long_mscale'");
+  }
+  k.number("rope.scaling.attn_factor", magnitude);
+  if (name != "phi3") k.count("rope.scaling.original_context_length", static_cast<int64_t>(original));
 }
 
 void add_scaling(ArchitectureKeys& k, const RopeSettings& rope) {
@@ -112,12 +125,33 @@ void add_rope(ArchitectureKeys& k, const ArchitectureRule& rule) {
   }
 }
 
+namespace {
+
+// Pairs that do not rotate get a divisor that makes their frequency 0.
+std::vector<ComputedTensor> gemma4_divisors(const ConvertedModel& model) {
+  constexpr float kStill = 1e30f;
+  const int head_dim = read_gemma4_layers(model.source, model.config).back().head_dim;
+  const double theta = model.keys().optional_number({.hf = "rope_parameters.full_attention.rope_theta"}).value_or(1e6);
+  const auto plain = plain_rope_frequencies(theta, head_dim).inverse;
+  const auto own = read_gemma4_rope(model.source, model.config, head_dim).inverse;
+  if (own == plain) return {};
+  std::vector<float> divisors;
+  for (size_t i = 0; i < own.size(); ++i)
+    divisors.push_back(own[i] == 0 ? kStill : static_cast<float>(double(plain[i]) / double(own[i])));
+  return {{"rope_freqs.weight", std::move(divisors)}};
+}
+
+}  // namespace
+
 std::vector<ComputedTensor> rope_tensors(const ConvertedModel& model) {
+  if (model.architecture == "gemma4") return gemma4_divisors(model);
   const ArchitectureRule& rule = *find_rule(model.architecture);
   const RopeSettings rope(model);
   if (!rule.rope) return {};
   if (is_longrope(rope.type())) {
-    return {{"rope_factors_long.weight", rope.numbers("long_factor")},
+    // transformers applies the short factors of Phi-3.5-MoE at every length.
+    const char* of_long = model.architecture == "phimoe" ? "short_factor" : "long_factor";
+    return {{"rope_factors_long.weight", rope.numbers(of_long)},
             {"rope_factors_short.weight", rope.numbers("short_factor")}};
   }
   if (rope.type() == "llama3") {

@@ -26,6 +26,9 @@ bool looks_special(std::string_view token) {
          token.starts_with("<unused");
 }
 
+constexpr std::string_view kContinues = "##";
+constexpr int64_t kLongestWord = 100;  // characters; a longer one is unknown
+
 bool is_byte(std::string_view token) { return token.size() == 6 && token.starts_with("<0x") && token.ends_with(">"); }
 
 class VocabularyBuilder {
@@ -50,13 +53,32 @@ class VocabularyBuilder {
       build_byte_level(bool_field(model, "ignore_merges", false));
     } else if (type == "Unigram") {
       build_unigram(integer_field(model, "unk_id", -1));
+    } else if (type == "WordPiece" && string_field(model, "continuing_subword_prefix", "##") == kContinues) {
+      if (integer_field(model, "max_input_chars_per_word", kLongestWord) != kLongestWord)
+        fail(ErrorKind::Unsupported, "tokenizer.json: a GGUF file cannot hold 'max_input_chars_per_word'");
+      build_wordpiece(string_field(model, "unk_token", "[UNK]"));
     } else {
       fail(ErrorKind::Unsupported, "a GGUF file cannot hold a tokenizer of the kind '{}'", type);
     }
+    match_pairs();
     return std::move(out_);
   }
 
  private:
+  // Cross-encoders: RoBERTa's have two separators between the texts, for which there is a key.
+  void match_pairs() {
+    if (out_.architecture.find("bert") == std::string::npos) return;
+    const auto same = [&] {
+      const EncodedPair made = tokenizer_from_gguf(out_)->encode_pair("a", "b"),
+                        wanted = reference_->encode_pair("a", "b");
+      return made.ids == wanted.ids && made.second == wanted.second;
+    };
+    if (same()) return;
+    out_.separator = out_.eos;
+    out_.add_sep = true;
+    if (!same()) log().warn("tokenizer.json: the GGUF file joins pairs of texts in another way");
+  }
+
   void read_tokens(int64_t rows) {
     for (int32_t id = 0; id < rows; ++id) {
       const std::string_view text = reference_->token_text(id);
@@ -80,6 +102,11 @@ class VocabularyBuilder {
     out_.padding = reference_->padding();
     const auto empty = reference_->encode("");
     out_.add_bos = out_.bos && !empty.empty() && empty.front() == *out_.bos;
+    if (!out_.bos && empty.size() == 2) {  // [CLS] and [SEP]
+      out_.bos = empty.front();
+      out_.eos = empty.back();
+      out_.add_bos = true;
+    }
     out_.add_eos = out_.eos && !empty.empty() && empty.back() == *out_.eos && (empty.size() > 1 || !*out_.add_bos);
   }
 
@@ -177,6 +204,28 @@ class VocabularyBuilder {
     fail_unknown("tokenizer");
   }
 
+  // Words begin with a phantom space, continuations lose their prefix.
+  void build_wordpiece(const std::string& unknown) {
+    out_.model = "bert";
+    out_.pre = "default";
+    out_.unknown = reference_->id_of(unknown);
+    if (out_.unknown) out_.types[static_cast<size_t>(*out_.unknown)] = Control;
+    const auto framed = reference_->encode("");
+    if (framed.size() == 2) {
+      out_.bos = out_.cls = framed.front();
+      out_.eos = out_.separator = framed.back();
+    }
+    out_.mask = reference_->id_of("[MASK]");
+    out_.add_bos.reset();
+    out_.add_eos.reset();
+    for (size_t id = 0; id < out_.tokens.size(); ++id) {
+      if (out_.types[id] != Normal) continue;
+      std::string& token = out_.tokens[id];
+      token = token.starts_with(kContinues) ? token.substr(kContinues.size()) : "\u2581" + token;
+    }
+    if (!agrees()) fail_unknown("tokenizer");
+  }
+
   // The normalizer "Precompiled", alone or in a sequence.
   void read_charsmap(const nlohmann::json& normalizer) {
     if (const auto* list = find_field(normalizer, "normalizers"); list != nullptr && list->is_array()) {
@@ -222,11 +271,15 @@ void add_vocabulary(const GgufVocabulary& v, GgufMetadataBuilder& out) {
   add_id("padding", v.padding);
   add_id("eot", v.eot);
   add_id("eom", v.eom);
+  add_id("seperator", v.separator);  // GGUF's spelling
+  add_id("cls", v.cls);
+  add_id("mask", v.mask);
   const auto add_flag = [&](const char* key, std::optional<bool> value) {
     if (value) out.add_bool(fmt::format("tokenizer.ggml.{}", key), *value);
   };
   add_flag("add_bos_token", v.add_bos);
   add_flag("add_eos_token", v.add_eos);
+  add_flag("add_sep_token", v.add_sep);
   add_flag("add_space_prefix", v.add_space_prefix);
   add_flag("remove_extra_whitespaces", v.remove_extra_whitespaces);
   if (!v.precompiled_charsmap.empty()) out.add_u8_list("tokenizer.ggml.precompiled_charsmap", v.precompiled_charsmap);

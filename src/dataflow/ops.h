@@ -12,6 +12,7 @@
 
 #include "dataflow/adapter_table.h"
 #include "dataflow/host_side.h"
+#include "dataflow/input_observer.h"
 #include "dataflow/linear_layer.h"
 #include "dataflow/op_call.h"
 #include "dataflow/op_times.h"
@@ -52,6 +53,7 @@ class Ops {
   // Sets the mode and the targets of recorded times and calls. All modes but Run allocate.
   void observe(Mode mode, OpTimes* times = nullptr, std::vector<OpCall>* calls = nullptr);
   Mode mode() const { return mode_; }
+  void observe_inputs(InputObserver* observer) { inputs_ = observer; }  // null: none
 
   // Limits of the following dry passes in Mode::Plan. Attention is planned for every bucket of batches within them.
   void plan_for(const StepLimits& limits) { limits_ = limits; }
@@ -154,6 +156,7 @@ class Ops {
                        Activation activation, Matrix y);
   void wait_for_device();
   void note_hand_over(Matrix in, Matrix out);
+  bool shows_inputs() const { return inputs_ != nullptr && !is_dry(); }
   bool is_dry() const { return mode_ != Mode::Run && mode_ != Mode::Measure; }
   void launch_pending();
   bool shares_norm_with_pending(const NormOp::Args& norm, const Linear& linear) const;
@@ -200,6 +203,7 @@ class Ops {
   size_t workspace_needed_ = 0, attention_workspace_needed_ = 0, squares_needed_ = 0;
   float* squares_ = nullptr;  // [rows][columns / NormAhead::kPart]: partial sums of squares of a shared norm
   PendingAdd pending_;
+  InputObserver* inputs_ = nullptr;
   AllOps::Each<Planner> planners_;
   HostSide* host_ = nullptr;
   const AdapterTable* adapters_ = nullptr;

@@ -58,6 +58,7 @@ void Ops::plan(const Grouped& g, int64_t rows) {
 void Ops::grouped_linear(Matrix x, const Grouped& g, const Routing& routing, Matrix y) {
   launch_pending();
   if (routing.rows == 0) return;
+  if (shows_inputs()) inputs_->see(g, x, routing);
   if (is_dry()) plan(g, routing.rows);
   const Kernel<GroupedLinearOp>* kernel = planned(g, routing.rows);
   MR_ASSERT(kernel != nullptr && x.dtype == options_.working);  // as planned

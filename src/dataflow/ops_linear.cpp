@@ -114,6 +114,7 @@ void Ops::linear(Matrix x, const Linear& linear, Matrix y) {
 
 void Ops::launch(Matrix x, const Linear& linear, Matrix y) {
   if (linear.on_host && host_ != nullptr) return linear_on_host(x, linear, y, false);
+  if (shows_inputs()) inputs_->see(linear, x);
   if (is_dry()) plan(linear, x.rows);
   run_parts(linear, x, y, [](LinearArgs&) {});
 }
@@ -135,6 +136,7 @@ void Ops::add_linear(Matrix x, const Linear& linear, Matrix y) {
   if (x.rows == 0) return;
   if (adapts(linear)) add_adapters(x, linear, y);  // first, because the layer may be launched with the next norm
   if (linear.on_host && host_ != nullptr) return linear_on_host(x, linear, y, true);
+  if (shows_inputs()) inputs_->see(linear, x);
   if (is_dry()) plan(linear, x.rows);
   pending_ = {x, y, &linear};
 }
@@ -191,6 +193,10 @@ void Ops::linear(const NormOp::Args& norm, const Linear& linear, Matrix y) {
   if (linear.on_host && host_ != nullptr) {
     this->norm(norm);
     return linear_on_host(norm.out, linear, y, false);
+  }
+  if (shows_inputs()) {
+    this->norm(norm);
+    return this->linear(norm.out, linear, y);
   }
   if (is_dry()) plan(linear, norm.x.rows);
   if (mode_ == Mode::Plan)

@@ -53,6 +53,7 @@ class Rank {
   Ops& ops() { return *ops_; }
   DType working() const { return ops_->working(); }
   const Model& model() const { return *model_; }
+  const Weights& weights() const { return *weights_; }
   const StateLayout& layout() const { return layout_; }
   StateCache& state() { return *state_; }
   BatchTables& tables() { return *tables_; }

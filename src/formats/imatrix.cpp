@@ -37,33 +37,60 @@ void normalize(std::span<float> sums, float count) {
 
 }  // namespace
 
-Imatrix Imatrix::read(const std::string& path) {
+ImatrixSums read_imatrix(const std::string& path) {
   const auto file = open_gguf(path);
   if (file->gguf()->string("general.type") != "imatrix")
     fail(ErrorKind::BadFile, "{}: is not an importance matrix (general.type)", path);
-  Imatrix matrix;
-  matrix.path_ = path;
-  matrix.chunks_ = static_cast<uint32_t>(file->gguf()->integer("imatrix.chunk_count").value_or(0));
+  ImatrixSums sums;
+  sums.chunks = static_cast<uint32_t>(file->gguf()->integer("imatrix.chunk_count").value_or(0));
+  sums.chunk_size = static_cast<uint32_t>(file->gguf()->integer("imatrix.chunk_size").value_or(0));
   for (const auto& dataset : file->gguf()->strings("imatrix.datasets").value_or(std::vector<std::string_view>()))
-    matrix.datasets_.emplace_back(dataset);
+    sums.datasets.emplace_back(dataset);
   for (const TensorInfo& tensor : file->tensors()) {
     if (!tensor.name.ends_with(kSums)) continue;
     const std::string name = tensor.name.substr(0, tensor.name.size() - kSums.size());
     const TensorInfo* counted = file->find(name + std::string(kCounts));
     if (counted == nullptr) fail(ErrorKind::BadFile, "{}: '{}' has no counts", path, name);
-    Entry entry{.columns = tensor.shape.empty() ? 0 : tensor.shape.back(), .importance = numbers(*file, tensor)};
-    const std::vector<float> counts = numbers(*file, *counted);
-    entry.experts = std::ssize(counts);
-    if (entry.columns < 1 || entry.experts * entry.columns != std::ssize(entry.importance))
-      fail(ErrorKind::BadFile, "{}: '{}' has {} counts, which do not match its sums", path, name, entry.experts);
-    for (int64_t i = 0; i < entry.experts; ++i)
-      normalize(std::span(entry.importance)
-                    .subspan(static_cast<size_t>(i * entry.columns), static_cast<size_t>(entry.columns)),
-                counts[static_cast<size_t>(i)]);
-    matrix.entries_.emplace(name, std::move(entry));
+    const int64_t columns = tensor.shape.empty() ? 0 : tensor.shape.back();
+    ImatrixSums::Entry entry{columns, numbers(*file, tensor), numbers(*file, *counted)};
+    const auto experts = std::ssize(entry.counts);
+    if (columns < 1 || experts * columns != std::ssize(entry.squares))
+      fail(ErrorKind::BadFile, "{}: '{}' has {} counts, which do not match its sums", path, name, experts);
+    sums.entries.emplace(name, std::move(entry));
   }
-  if (matrix.entries_.empty()) fail(ErrorKind::BadFile, "{}: has no matrix", path);
-  return matrix;
+  if (sums.entries.empty()) fail(ErrorKind::BadFile, "{}: has no matrix", path);
+  return sums;
+}
+
+void write_imatrix(const std::filesystem::path& path, const ImatrixSums& sums) {
+  GgufMetadataBuilder metadata;
+  metadata.add_string("general.type", "imatrix");
+  metadata.add_string_list("imatrix.datasets", sums.datasets);
+  metadata.add_u32("imatrix.chunk_count", sums.chunks);
+  metadata.add_u32("imatrix.chunk_size", sums.chunk_size);
+  std::vector<GgufTensor> tensors;
+  for (const auto& [name, entry] : sums.entries) {
+    const auto experts = std::ssize(entry.counts);
+    tensors.push_back({name + std::string(kSums), DType::F32, {experts, entry.columns}});
+    tensors.push_back({name + std::string(kCounts), DType::F32, {experts, 1}});
+  }
+  GgufWriter writer(path, metadata, tensors);
+  for (const auto& [name, entry] : sums.entries) {
+    writer.write(std::as_bytes(std::span(entry.squares)));
+    writer.write(std::as_bytes(std::span(entry.counts)));
+  }
+  writer.finish();
+}
+
+Imatrix::Imatrix(std::string path, const ImatrixSums& sums)
+    : path_(std::move(path)), datasets_(sums.datasets), chunks_(sums.chunks) {
+  for (const auto& [name, from] : sums.entries) {
+    Entry& entry = entries_[name];
+    entry = {std::ssize(from.counts), from.columns, from.squares};
+    const auto columns = static_cast<size_t>(entry.columns);
+    for (size_t i = 0; i < from.counts.size(); ++i)
+      normalize(std::span(entry.importance).subspan(i * columns, columns), from.counts[i]);
+  }
 }
 
 std::span<const float> Imatrix::of(const GgufTensor& tensor) const {

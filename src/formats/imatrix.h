@@ -1,8 +1,9 @@
-// An importance matrix: for each weight matrix the mean squares of its input columns over a text, as llama.cpp's
-// llama-imatrix writes them (GGUF: NAME.in_sum2 [experts, columns] and NAME.counts [experts, 1]).
+// An importance matrix: for each weight matrix the mean squares of its input columns over a text, in the format of
+// llama.cpp's llama-imatrix (GGUF: NAME.in_sum2 [experts, columns] and NAME.counts [experts, 1]).
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <span>
 #include <string>
@@ -14,10 +15,26 @@
 
 namespace millrace {
 
+// The content of such a file.
+struct ImatrixSums {
+  struct Entry {
+    int64_t columns = 0;
+    std::vector<float> squares;  // [experts][columns]: sums over rows
+    std::vector<float> counts;   // [experts]: rows; a dense matrix counts as one expert
+  };
+  std::vector<std::string> datasets;  // names of the texts
+  uint32_t chunks = 0, chunk_size = 0;
+  std::map<std::string, Entry, std::less<>> entries;  // by the matrix's name in GGUF files
+};
+
+// Throws BadFile, with the tensor's name, for a file that is no importance matrix or holds implausible numbers.
+ImatrixSums read_imatrix(const std::string& path);
+void write_imatrix(const std::filesystem::path& path, const ImatrixSums& sums);
+
 class Imatrix {
  public:
-  // Throws BadFile, with the tensor's name, for a file that is no importance matrix or holds implausible numbers.
-  static Imatrix read(const std::string& path);
+  Imatrix(std::string path, const ImatrixSums& sums);  // `path`: for messages, and for the keys below
+  static Imatrix read(const std::string& path) { return {path, read_imatrix(path)}; }
 
   // The importance of the columns of a matrix [rows, columns], or of [experts, rows, columns] for each expert; relative
   // to their mean, and never zero. Empty: the text did not reach the matrix. Throws Usage, with the name, if the sizes

@@ -81,8 +81,9 @@ std::optional<DType> dtype_for(const QuantizeRecipe& recipe, const TensorRole& t
   const auto has = [&](std::string_view part) { return tensor.name.find(part) != std::string_view::npos; };
   // Routers of mixtures stay in f32: an error there chooses other experts.
   if (!is_matrix || has("_norm.") || has("ffn_gate_inp")) return std::nullopt;
-  if (has("ssm_conv1d")) return std::nullopt;  // a few values per channel
-  if (tensor.name == "position_embd.weight") return std::nullopt;  // GPT-2: small, and added to every token
+  if (has("ssm_conv1d") || has("shortconv.conv.")) return std::nullopt;  // a few values per channel
+  // Small, and added to every token.
+  if (tensor.name == "position_embd.weight" || tensor.name == "token_types.weight") return std::nullopt;
   if (!is_quantized(recipe.dtype)) return recipe.dtype;
   const int64_t cols = tensor.shape.back();
   DType dtype = wanted(recipe, tensor);

@@ -61,6 +61,9 @@ void TensorEncoder::encode(const Chunk& chunk, const GgufTensor& out, const Tens
     for (int64_t i = begin; i < end; ++i) {
       float* row = numbers_.data() + i * cols;
       dequantize_row(rows[static_cast<size_t>(i)].dtype, rows[static_cast<size_t>(i)].data, row, cols);
+      for (const float factor : change.factors) {
+        for (int64_t j = 0; factor != 1 && j < cols; ++j) row[j] *= factor;
+      }
       for (int64_t j = 0; change.add != 0 && j < cols; ++j) row[j] += change.add;
       if (change.map != nullptr) std::transform(row, row + cols, row, change.map);
     }

@@ -2,6 +2,7 @@
 // size.
 #pragma once
 
+#include <array>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@ namespace millrace {
 // What happens to the values of a tensor on their way.
 struct TensorChange {
   float add = 0;
+  std::array<float, 2> factors = {1, 1};  // two, because converters round after each
   float (*map)(float) = nullptr;
   friend bool operator==(const TensorChange&, const TensorChange&) = default;
 };

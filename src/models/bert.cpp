@@ -23,6 +23,7 @@ std::string prefix_of(const Weights& w) {
 }
 
 bool is_roberta(const WeightSource& source) {
+  if (is_gguf(source)) return false;
   const std::string type = source.config().optional_string({.hf = "model_type"}).value_or("");
   const std::string& name = source.config().architecture();
   return type.find("roberta") != std::string::npos || type == "camembert" || name.find("oberta") != std::string::npos ||
@@ -64,15 +65,19 @@ void add_layer(Encoder& model, Weights::Layer at) {
 
 }  // namespace
 
+int64_t first_position(const WeightSource& source) {
+  return is_roberta(source) ? source.config().optional_integer({.hf = "pad_token_id"}).value_or(1) + 1 : 0;
+}
+
 std::unique_ptr<Model> make_bert(const WeightSource& source, Weights& w, StateLayout& state) {
   const Config& keys = source.config();
   const PoolingSettings pooling = read_pooling(source);
-  const bool folder = !is_gguf(source), roberta = folder && is_roberta(source);
+  const bool folder = !is_gguf(source), roberta = is_roberta(source);
   DecoderConfig c = read_encoder_config(source, pooling, kKeys);
   const std::string kind = keys.optional_string({.hf = "position_embedding_type"}).value_or("absolute");
   if (kind != "absolute") refuse(source, "position_embedding_type '" + kind + "'");
   if (keys.optional_boolean({.hf = "is_decoder"}).value_or(false)) refuse(source, "BERT as a decoder");
-  const int64_t offset = roberta ? keys.optional_integer({.hf = "pad_token_id"}).value_or(1) + 1 : 0;
+  const int64_t offset = first_position(source);
   const int64_t rows = keys.optional_integer({"max_position_embeddings", "context_length"}).value_or(512);
   if (rows <= offset) refuse(source, "a table of positions without room for a token");
   c.context = std::min(c.context, rows - offset);

@@ -69,9 +69,9 @@ DeltaNet load_delta_net(Weights::Layer& at, const DecoderConfig& c, DeltaNet net
   const DeltaRuleShape& s = net.shape;
   net.in = at.linear(input_parts(at, s), c.hidden);
   net.conv = load_conv(at, net.conv_width(), net.taps);
-  net.decay = is_gguf(at.weights().source())
-                  ? at.vector({"ssm_a", ""}, s.value_heads)
-                  : at.mapped_vector({"", "linear_attn.A_log"}, s.value_heads, [](float x) { return -std::exp(x); });
+  net.decay = is_gguf(at.weights().source()) ? at.vector({"ssm_a", ""}, s.value_heads)
+                                             : at.mapped_vector({"ssm_a", "linear_attn.A_log"}, s.value_heads,
+                                                                [](float x) { return -std::exp(x); });
   net.dt_bias = at.vector({"ssm_dt.bias", "linear_attn.dt_bias"}, s.value_heads);
   net.norm = at.vector({"ssm_norm.weight", "linear_attn.norm.weight"}, s.value_dim);
   net.inputs = state.slot({DType::F32, (net.taps - 1) * net.conv_width()});

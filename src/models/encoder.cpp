@@ -24,7 +24,7 @@ void Encoder::forward(Pass& p) const {
     const Matrix attended = attend(p, layer, input(p, hidden, layer.attention_norm), layer.local_rope ? local : global);
     p.add_linear(attended, layer.out, hidden);
     norm_after(p, hidden, layer.attention_norm);
-    const Matrix feed = feed_forward(p, layer, input(p, hidden, layer.feed_norm));
+    const Matrix feed = p.feed_forward(input(p, hidden, layer.feed_norm), layer.up, gated, activation);
     p.add_linear(feed, layer.down, hidden);
     norm_after(p, hidden, layer.feed_norm);
   }
@@ -67,14 +67,6 @@ Matrix Encoder::attend(Pass& p, const EncoderLayer& layer, Matrix x, const Rope&
   p.attend(state_, qkv.columns(0, c.q_dim()), qkv.columns(c.q_dim(), c.kv_dim()),
            qkv.columns(c.q_dim() + c.kv_dim(), c.kv_dim()), rotation, settings, attended);
   return attended;
-}
-
-Matrix Encoder::feed_forward(Pass& p, const EncoderLayer& layer, Matrix x) const {
-  if (gated) return p.gated_linear(x, layer.up, activation);
-  const Matrix feed = p.buffer("feed", config_.feed_forward);
-  p.linear(x, layer.up, feed);
-  p.ops.activate(activation, feed, nullptr, feed);
-  return feed;
 }
 
 }  // namespace millrace

@@ -44,11 +44,13 @@ class Encoder final : public Model {
   Matrix input(Pass& pass, Matrix hidden, const std::optional<LayerNormWeights>& norm) const;
   void norm_after(Pass& pass, Matrix hidden, const std::optional<LayerNormWeights>& norm) const;
   Matrix attend(Pass& pass, const EncoderLayer& layer, Matrix x, const Rope& rotation) const;
-  Matrix feed_forward(Pass& pass, const EncoderLayer& layer, Matrix x) const;
 
   DecoderConfig config_;
   int state_;
 };
+
+// Rows of BERT's position table before that of the first token: RoBERTa's positions begin behind the padding token's.
+int64_t first_position(const WeightSource& source);
 
 // Config of an encoder, with the context limited to that of sentence_bert_config.json.
 DecoderConfig read_encoder_config(const WeightSource& source, const PoolingSettings& pooling, DecoderKeys keys);

@@ -34,10 +34,7 @@ struct Layer {
   float scale = 1;  // of the residual stream after the layer
 };
 
-float read_layer_scale(const WeightSource& source, const std::string& name) {
-  if (source.find(name) == nullptr) return 1;
-  const int64_t shape[] = {1};
-  const WeightView view = source.tensor(name, shape);
+float read_layer_scale(const WeightView& view) {
   float value = 1;
   dequantize_row(view.dtype, view.data, &value, 1);
   return value;
@@ -50,7 +47,6 @@ class Gemma4 final : public Model {
     const DecoderConfig& c = config_;
     const Config& keys = source.config();
     for (const char* media : {"vision_tower.", "audio_tower.", "embed_vision.", "embed_audio."}) w.ignore(media);
-    for (const char* scale : {"layer_scalar", "layer_output_scale"}) w.ignore(scale);  // read_layer_scale
     activation_ = read_activation(source, "hidden_activation", Activation::GeluTanh);
     logit_cap_ = float(keys.optional_number({"final_logit_softcapping", "final_logit_softcapping"}).value_or(0));
     const std::string hf = text_model_prefix(source);
@@ -155,8 +151,8 @@ class Gemma4 final : public Model {
     }
     if (c.experts > 0) layer.mixture = load_mixture(at);
     if (inputs_.width() > 0) layer.input = inputs_.load_layer(at, c);
-    layer.scale = read_layer_scale(source, is_gguf(source) ? fmt::format("blk.{}.layer_output_scale.weight", i)
-                                                           : fmt::format("{}layers.{}.layer_scalar", hf, i));
+    const TensorName scale{"layer_output_scale.weight", "layer_scalar"};
+    if (at.has(scale)) layer.scale = read_layer_scale(at.slices(scale, {1})[0]);
     return layer;
   }
 

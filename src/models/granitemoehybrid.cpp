@@ -49,7 +49,13 @@ Mamba2Shape read_shape(const WeightSource& source, const DecoderConfig& c) {
 FeedForwardWeights load_dense(Weights::Layer& at, const DecoderConfig& c, int64_t width) {
   const TensorName down{"ffn_down.weight", "shared_mlp.output_linear.weight"};
   std::vector<LinearPart> in{{{"", "shared_mlp.input_linear.weight"}, 2 * width}};
-  if (is_gguf(at.weights().source())) in = {{{"ffn_gate.weight", ""}, width}, {{"ffn_up.weight", ""}, width}};
+  if (is_gguf(at.weights().source())) {
+    in = {{{"ffn_gate.weight", ""}, width}, {{"ffn_up.weight", ""}, width}};
+  } else {
+    const WeightView both = at.slices(in[0].name, {1, 2 * width, c.hidden})[0];
+    at.declare("ffn_gate.weight", {width, c.hidden}, {{both.dtype, width, c.hidden, both.data}});
+    at.declare("ffn_up.weight", {width, c.hidden}, {{both.dtype, width, c.hidden, both.row(width)}});
+  }
   return {at.gate_up(in, c.hidden, Activation::Silu), at.linear({{down, c.hidden}}, width)};
 }
 

@@ -80,7 +80,7 @@ void LayerNormDecoder::forward(Pass& p) const {
       norm_after(p, hidden, layer.attention_norm);
     }
     if (residual != Residual::ParallelShared) normed = norm_before(p, hidden, layer.feed_norm);
-    const Matrix feed = feed_forward(p, layer, normed);
+    const Matrix feed = p.feed_forward(normed, layer.up, gated_, activation);
     if (parallel) p.add_linear(attended, layer.out, hidden);
     p.add_linear(feed, layer.down, hidden);
     norm_after(p, hidden, layer.feed_norm);
@@ -143,14 +143,6 @@ Matrix LayerNormDecoder::attend(Pass& p, const LayerNormLayer& layer, Matrix x, 
   const AttentionSettings settings{.heads = c.heads, .scale = layer.score_scale, .window = layer.window};
   p.attend(layer.state, q, k, v, rotation, settings, attended);
   return attended;
-}
-
-Matrix LayerNormDecoder::feed_forward(Pass& p, const LayerNormLayer& layer, Matrix x) const {
-  if (gated_) return p.gated_linear(x, layer.up, activation);
-  const Matrix feed = p.buffer("feed", config_.feed_forward);
-  p.linear(x, layer.up, feed);
-  p.ops.activate(activation, feed, nullptr, feed);
-  return feed;
 }
 
 }  // namespace millrace

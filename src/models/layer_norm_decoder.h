@@ -80,7 +80,6 @@ class LayerNormDecoder final : public Model {
   Matrix norm_before(Pass& pass, Matrix hidden, const LayerNormWeights& norm) const;
   void norm_after(Pass& pass, Matrix hidden, const LayerNormWeights& norm) const;
   Matrix attend(Pass& pass, const LayerNormLayer& layer, Matrix x, const Rope& rotation) const;
-  Matrix feed_forward(Pass& pass, const LayerNormLayer& layer, Matrix x) const;
 
   bool gated_ = false, keeps_row_order_ = false;
   DecoderConfig config_;

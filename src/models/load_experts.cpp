@@ -101,6 +101,13 @@ WeightView rows_from(const WeightView& matrix, int64_t first, int64_t count) {
   return {matrix.dtype, count, matrix.cols, matrix.row(first)};
 }
 
+// The only matrix of each expert.
+std::vector<WeightView> first_views(const Views& views) {
+  std::vector<WeightView> firsts;
+  for (const auto& of_expert : views) firsts.push_back(of_expert.front());
+  return firsts;
+}
+
 // GGUF files have the experts of a layer stacked, and gate and up apart.
 void declare_stacked(Weights::Layer& at, const Matrices& found, int64_t width, int64_t hidden) {
   const auto experts = std::ssize(found.down);
@@ -190,6 +197,8 @@ Experts load_ungated_experts(Weights::Layer& at, const DecoderConfig& c, RouterS
   } else {
     add_each(at, {"", "mixer.experts.{}.up_proj.weight"}, c.experts, c.expert_width, c.hidden, up);
     add_each(at, {"", "mixer.experts.{}.down_proj.weight"}, c.experts, c.hidden, c.expert_width, down);
+    at.declare("ffn_up_exps.weight", {c.experts, c.expert_width, c.hidden}, first_views(up));
+    at.declare("ffn_down_exps.weight", {c.experts, c.hidden, c.expert_width}, first_views(down));
   }
   experts.gate_up = at.weights().grouped({.per_row = c.experts_per_row}, std::move(up));
   experts.down = at.weights().grouped({.per_row = c.experts_per_row, .sum = true}, std::move(down));

@@ -50,9 +50,9 @@ void add_layer(Encoder& model, Weights::Layer at, bool authors) {
   if (authors || is_gguf(at.weights().source())) {
     layer.qkv = at.linear({{{"attn_qkv.weight", "attn.Wqkv.weight"}, c.qkv_dim()}}, c.hidden);
   } else {
-    layer.qkv = at.linear({{{"", "self_attn.q_proj.weight"}, c.q_dim()},
-                           {{"", "self_attn.k_proj.weight"}, c.kv_dim()},
-                           {{"", "self_attn.v_proj.weight"}, c.kv_dim()}},
+    layer.qkv = at.linear({{{"attn_q.weight", "self_attn.q_proj.weight"}, c.q_dim()},
+                           {{"attn_k.weight", "self_attn.k_proj.weight"}, c.kv_dim()},
+                           {{"attn_v.weight", "self_attn.v_proj.weight"}, c.kv_dim()}},
                           c.hidden);
   }
   layer.out =

@@ -86,6 +86,14 @@ Matrix Pass::gate(const X& x, const Linear* weights, Activation activation) {
   return feed;
 }
 
+Matrix Pass::feed_forward(Matrix x, const Linear* up, bool gated, Activation activation) {
+  if (gated) return gated_linear(x, up, activation);
+  const Matrix feed = buffer("feed", up->n);
+  linear(x, up, feed);
+  ops.activate(activation, feed, nullptr, feed);
+  return feed;
+}
+
 Rope Pass::rope(const RopeFrequencies& f, RopeStyle style, std::string_view table) {
   // GPU kernels read the angles row after row, without padding.
   const int64_t cols = 2 * f.table->n;

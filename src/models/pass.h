@@ -77,6 +77,8 @@ class Pass {
   // act(gate(x)) * up(x), in the buffer "feed".
   Matrix gated_linear(const Normed& x, const Linear* gate_up, Activation activation);
   Matrix gated_linear(Matrix x, const Linear* gate_up, Activation activation);
+  // act(up(x)) in the buffer "feed"; with `gated`, `up` holds gate and up, as above.
+  Matrix feed_forward(Matrix x, const Linear* up, bool gated, Activation activation);
 
   // Cosines and sines for every row's position, computed once per pass and table.
   Rope rope(const RopeFrequencies& frequencies, RopeStyle style, std::string_view table = "rope angles");

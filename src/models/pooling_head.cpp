@@ -17,6 +17,12 @@ void PoolingHead::forward(Pass& p, Matrix hidden) const {
   p.last = x;
 }
 
+namespace {
+
+constexpr const char* kDense[] = {"dense_2.weight", "dense_3.weight"};  // EmbeddingGemma's in GGUF files
+
+}  // namespace
+
 PoolingHead load_pooling_head(Weights& w, const PoolingSettings& settings, const DecoderConfig& c) {
   PoolingHead head;
   head.kind = settings.kind.value_or(PoolKind::Mean);
@@ -26,12 +32,14 @@ PoolingHead load_pooling_head(Weights& w, const PoolingSettings& settings, const
     head.layers.push_back({w.linear({{name, out}}, in), function, {}});
     head.width = out;
   };
-  for (const auto& dense : settings.dense) {
-    add({"", dense.name + "weight"}, dense.in, dense.out,
+  for (size_t i = 0; i < settings.dense.size(); ++i) {
+    const auto& dense = settings.dense[i];
+    const bool in_gguf = i < std::size(kDense) && !dense.tanh && c.architecture == "Gemma3TextModel";
+    add({in_gguf ? kDense[i] : "", dense.name + "weight"}, dense.in, dense.out,
         dense.tanh ? PoolingHead::Function::Tanh : PoolingHead::Function::None);
   }
   if (!is_gguf(w.source())) return head;
-  for (const char* name : {"dense_2.weight", "dense_3.weight"}) {
+  for (const char* name : kDense) {
     const TensorInfo* found = w.source().find(name);
     if (found == nullptr) continue;
     if (found->shape.size() != 2) fail(ErrorKind::BadFile, "{}: '{}' is no matrix", w.source().origin(), name);

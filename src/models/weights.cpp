@@ -205,6 +205,7 @@ const Linear* Weights::linear(const std::vector<LinearPart>& parts, int64_t k) {
     if (!run.empty() && (run.front().dtype != view.dtype || !same))
       add_part(unit, linear, std::exchange(run, {}), *like);
     like = &part;
+    read_by_.emplace(&linear, view);
     const std::vector<WeightView> ordered = in_layer_order(view, part.stored_by);
     run.insert(run.end(), ordered.begin(), ordered.end());
     declare({.gguf = part.name.gguf, .shape = {part.rows, k}, .pieces = ordered, .transposed = part.transposed});
@@ -287,6 +288,22 @@ const Vector* Weights::stacked_bias(const std::vector<LinearPart>& parts) {
     any |= has;
   }
   return any ? declare(std::move(bias), n) : nullptr;
+}
+
+std::vector<std::string> Weights::matrices_of(const void* layer, int64_t k, int64_t groups) const {
+  std::vector<std::string> names;
+  const auto [first, last] = read_by_.equal_range(layer);
+  for (const DeclaredTensor& tensor : declared_) {
+    if (tensor.pieces.empty()) continue;
+    const bool has_shape = tensor.shape.size() == (groups == 0 ? 2u : 3u) && tensor.shape.back() == k &&
+                           (groups == 0 || tensor.shape.front() == groups);
+    const std::byte* data = tensor.pieces.front().data;
+    const auto holds = [&](const auto& read) {
+      return data >= read.second.data && data < read.second.data + read.second.bytes();
+    };
+    if (has_shape && std::any_of(first, last, holds)) names.push_back(tensor.gguf);
+  }
+  return names;
 }
 
 void Weights::check_all_used() const {

@@ -4,6 +4,7 @@
 
 #include <deque>
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -89,6 +90,11 @@ class Weights {
   // a GGUF part are skipped.
   void declare(DeclaredTensor tensor);
   std::span<const DeclaredTensor> declared() const { return declared_; }
+  // Names in GGUF files of the matrices that a layer multiplies its input with. Matrices of heads have none.
+  std::vector<std::string> matrices_of(const Linear& layer) const { return matrices_of(&layer, layer.k, 0); }
+  std::vector<std::string> matrices_of(const Grouped& layer) const {
+    return matrices_of(&layer, layer.weights.k, layer.of_heads ? -1 : layer.weights.groups);
+  }
   const std::set<std::string, std::less<>>& used() const { return used_; }  // names of the source's tensors
 
   // Layers that low-rank adapters can change, by Linear::site. The first is the embedding table, whose `k` counts its
@@ -165,6 +171,7 @@ class Weights {
     double share = 1;     // of it, that a step of one row reads
     bool mapped = false;  // ExpertsIn::File
   };
+  std::vector<std::string> matrices_of(const void* layer, int64_t k, int64_t groups) const;
   std::string resolve(const TensorName& name) const;
   WeightView find(const std::string& name, int64_t rows, int64_t cols);
   WeightView find(const LinearPart& part, int64_t k);
@@ -211,6 +218,7 @@ class Weights {
   std::vector<DeclaredTensor> declared_;
   std::vector<Site> sites_ = {Site{}};
   bool expects_adapters_ = false;
+  std::multimap<const void*, WeightView> read_by_;  // Linear or Grouped -> its matrices; of a Grouped the first group's
   std::vector<std::string> ignored_;
   std::unique_ptr<Arena> arena_, vector_arena_, host_arena_, host_vector_arena_;
   std::vector<InPlace> in_place_;

@@ -94,6 +94,7 @@ const Grouped* Weights::grouped(Grouped settings, GroupSources sources, bool tra
   const size_t unit = g.of_heads ? kNoUnit : g.sum ? units_ - 1 : next_unit();
   g.on_host = is_on_host(unit);
   if (g.on_host) put_on_host(g.bias);
+  for (const WeightView& view : sources[0]) read_by_.emplace(&g, view);
   const DType stored = sources[0][0].dtype;
   const bool expands = !have_one_format(sources) || (transposed && !can_transpose(stored));
   const DType format = expands ? plain_format(ops_of(g.on_host)) : stored;

@@ -157,6 +157,27 @@ TEST_F(ConvertFolder, RefusesByName) {
   EXPECT_EQ(files(), 1u) << "a refused conversion leaves a file";
 }
 
+// The golden has settings that GGUF cannot express; with others its file has the folder's logits at every length.
+TEST_F(ConvertFolder, LongropeOfPhimoe) {
+  copy_golden("phimoe_longrope");
+  EXPECT_NE(error(), "converted");
+  change_config("sliding_window", nullptr);
+  change_config("router_jitter_noise", 0.01);
+  EXPECT_THAT(error(), HasSubstr("short_mscale"));
+  auto rope = nlohmann::json::parse(read_whole(folder() / "config.json"))["rope_parameters"];
+  rope["long_mscale"] = rope["short_mscale"];
+  change_config("rope_parameters", rope);
+  convert("F32");
+  std::vector<int32_t> tokens;
+  for (int32_t i = 0; i < 100; ++i) tokens.push_back(i * 7 % 60);  // 64 positions have the short factors
+  const LoadOptions options{.threads = 2, .exact = true, .context = 100, .rows = 100, .logit_rows = 100};
+  auto from_folder = load(folder().string(), options), from_file = load(out().string(), options);
+  const auto want = all_logits(*from_folder, tokens, 100), got = all_logits(*from_file, tokens, 100);
+  for (size_t i = 0; i < want.size(); ++i) {
+    for (size_t j = 0; j < want[i].size(); ++j) ASSERT_NEAR(got[i][j], want[i][j], 1e-4) << i;
+  }
+}
+
 TEST_F(ConvertFolder, RefusesBadPlaces) {
   copy_golden("llama_gqa");
   ThreadPool pool(1);

@@ -37,15 +37,6 @@ class ConvertGolden : public testing::TestWithParam<Golden> {
   const fs::path out_ = fs::path(testing::TempDir()) / ("millrace_converted_" + GetParam().name + ".gguf");
 };
 
-// Architectures whose conversion is not implemented.
-bool is_left_out(const Golden& golden) {
-  for (const char* family : {"deepseek", "falcon_h1", "gemma4", "glm4_moe_lite", "granite_hybrid", "lfm2", "mamba2",
-                             "minicpm3", "nemotron_h", "phimoe", "qwen3_5", "qwen3_next"}) {
-    if (golden.name.starts_with(family)) return true;
-  }
-  return false;
-}
-
 // Keys in which the goldens differ from converted files on purpose.
 bool may_differ(std::string_view key) {
   const auto ends = [&](std::string_view end) { return key.ends_with(end); };
@@ -88,7 +79,7 @@ void expect_same_tensors(const WeightSource& got, const WeightSource& want) {
     if (tensor.name == "position_embd.weight") continue;  // F32 as llama.cpp has it
     ASSERT_EQ(found->dtype, tensor.dtype) << tensor.name;
     ASSERT_EQ(found->bytes, tensor.bytes) << tensor.name;
-    if (tensor.name == "rope_freqs.weight") continue;  // computed; the logits tell
+    if (tensor.name == "rope_freqs.weight" || tensor.name.ends_with(".ssm_a")) continue;  // computed; the logits tell
     EXPECT_TRUE(std::equal(tensor.data, tensor.data + tensor.bytes, found->data)) << tensor.name;
   }
 }
@@ -97,11 +88,12 @@ TEST_P(ConvertGolden, EqualsTheGguf) {
   const Golden& golden = GetParam();
   const std::string problem = convert(golden.folder);
   if (!problem.empty()) {
-    EXPECT_TRUE(!golden.has_gguf || is_left_out(golden)) << problem;
+    EXPECT_FALSE(golden.has_gguf) << problem;
     return;
   }
-  EXPECT_FALSE(is_left_out(golden)) << "remove it from the list";
-  if (golden.has_gguf && !golden.name.ends_with("_mxfp4")) {
+  // Their GGUF files have MXFP4 in more places, or kv_b undivided as older converters wrote it.
+  const bool other_form = golden.name.ends_with("_mxfp4") || golden.name == "deepseek_v2_lite";
+  if (golden.has_gguf && !other_form) {
     const auto got = open_weights(out_.string()), want = open_weights((golden.folder / "model.gguf").string());
     for (const auto& entry : want->gguf()->entries())
       EXPECT_TRUE(may_differ(entry.key) || is_same(*got->gguf(), entry)) << entry.key;

@@ -1,92 +1,18 @@
 // Encoders, embedding models and cross-encoders against transformers: from sentence-transformers folders and GGUF, all
 // inputs of a case in one batch.
-#include <cmath>
+#include "models/encoder_golden.h"
 
 #include "base/error.h"
-#include "engine/engine.h"
-#include "models/golden.h"
 
 namespace millrace {
 namespace {
 
 namespace fs = std::filesystem;
 
-struct Inputs {
-  std::vector<Request> requests;
-  std::vector<std::vector<float>> results;
-};
-
-fs::path encoders_folder() { return fs::path(MILLRACE_TEST_DATA) / "encoders"; }
-
-std::vector<std::string> all_encoders() {
-  std::ifstream index(encoders_folder() / "cases.json");
-  std::vector<std::string> names;
-  if (!index) return names;
-  for (const auto& entry : nlohmann::json::parse(index)) names.push_back(entry["name"]);
-  return names;
-}
-
-Inputs read_inputs(const std::string& name) {
-  const MappedFile file(encoders_folder() / name / "expected.safetensors");
-  std::map<std::string, std::span<const std::byte>> data;
-  for (const auto& tensor : read_safetensors(file.bytes(), "expected")) data[tensor.name] = {tensor.data, tensor.bytes};
-  const auto copy = [&](const char* key, auto& out) {
-    out.resize(data.at(key).size() / sizeof(out[0]));
-    std::memcpy(out.data(), data.at(key).data(), data.at(key).size());
-  };
-  std::vector<int32_t> tokens, lengths, second;
-  std::vector<float> results;
-  copy("tokens", tokens);
-  copy("lengths", lengths);
-  copy("second", second);
-  copy("results", results);
-  Inputs inputs;
-  const size_t width = results.size() / lengths.size();
-  auto token = tokens.begin();
-  for (size_t i = 0; i < lengths.size(); ++i) {
-    Request request;
-    request.kind = RequestKind::Embed;
-    request.prompt.assign(token, token + lengths[i]);
-    request.second = second[i];
-    token += lengths[i];
-    inputs.requests.push_back(std::move(request));
-    inputs.results.emplace_back(results.begin() + static_cast<long>(i * width),
-                                results.begin() + static_cast<long>((i + 1) * width));
-  }
-  return inputs;
-}
-
-std::vector<std::vector<float>> embed(const std::string& model, const std::vector<Request>& requests,
-                                      LoadOptions options) {
-  auto runner = load(model, std::move(options));
-  Engine engine(*runner);
-  std::map<RequestId, size_t> order;
-  for (const Request& request : requests) order[engine.submit(request)] = order.size();
-  std::vector<std::vector<float>> results(requests.size());
-  while (
-      engine.step([&](const Emission& e) { results[order.at(e.id)].assign(e.embedding.begin(), e.embedding.end()); })) {
-  }
-  return results;
-}
-
-void expect_results(const std::string& model, const Inputs& inputs, LoadOptions options, double tolerance = 1e-4) {
-  const auto results = embed(model, inputs.requests, std::move(options));
-  double largest = 0, error = 0;
-  for (size_t i = 0; i < results.size(); ++i) {
-    ASSERT_EQ(results[i].size(), inputs.results[i].size()) << model;
-    for (size_t j = 0; j < results[i].size(); ++j) {
-      ASSERT_TRUE(std::isfinite(results[i][j])) << model;
-      largest = std::max(largest, double{std::abs(inputs.results[i][j])});
-      error = std::max(error, double{std::abs(results[i][j] - inputs.results[i][j])});
-    }
-  }
-  EXPECT_LE(error, tolerance * largest) << model;
-}
-
 class EncoderTest : public testing::TestWithParam<std::string> {};
 
 TEST_P(EncoderTest, Folder) {
-  const Inputs inputs = read_inputs(GetParam());
+  const EncoderInputs inputs = read_inputs(GetParam());
   const std::string folder = (encoders_folder() / GetParam()).string();
   expect_results(folder, inputs, {.threads = 2, .exact = true, .sequences = 8, .rows = 512, .block_size = 16});
   // One text at a time, and the default precision, which is exact for f32 weights but for a decoder's f16 KV cache.

@@ -7,6 +7,7 @@ import pathlib
 import pty
 import resource
 import select
+import shutil
 import signal
 import subprocess
 import time
@@ -15,7 +16,7 @@ import pytest
 
 from conftest import BUILD, GOLDENS, Millrace
 
-VERBS = ["run", "chat", "bench", "tune", "calibrate", "explain", "inspect", "logits", "tokenize", "detokenize", "template", "perplexity", "convert", "quantize", "models", "pull", "rm", "ps", "doctor"]
+VERBS = ["run", "chat", "bench", "tune", "calibrate", "explain", "inspect", "logits", "tokenize", "detokenize", "template", "perplexity", "embed", "imatrix", "convert", "quantize", "models", "pull", "rm", "ps", "doctor"]
 TOKENS = "1,5,9,14,30,7,22"
 
 
@@ -476,3 +477,43 @@ def test_doctor_measures_again(tmp_path):
     assert json.loads(kept.read_text())["ceilings"]["int8_gops"] == 3e6
     doctor("--again")
     assert json.loads(kept.read_text())["ceilings"]["int8_gops"] < 1e6
+
+
+def test_embed_prints_vectors(millrace, tmp_path):
+    bert = GOLDENS.parent / "encoders" / "bert"
+    lines = millrace.run("embed", "-m", bert, "the cat", "the dog sat on the mat").stdout.decode().splitlines()
+    vectors = [[float(x) for x in line.split()] for line in lines]
+    assert [len(vector) for vector in vectors] == [32, 32] and vectors[0] != vectors[1]
+    assert sum(x * x for x in vectors[0]) == pytest.approx(1, rel=1e-3)  # as its modules.json says
+    (tmp_path / "texts").write_text("the dog sat on the mat\n\nthe cat\r\n")
+    done = millrace.run("embed", "-m", bert, "-f", tmp_path / "texts", "--json", "--dimensions", "8")
+    objects = [json.loads(line) for line in done.stdout.decode().splitlines()]
+    assert [one["text"] for one in objects] == ["the dog sat on the mat", "the cat"]
+    length = sum(x * x for x in vectors[0][:8]) ** 0.5
+    assert objects[1]["embedding"] == pytest.approx([x / length for x in vectors[0][:8]], abs=1e-4)
+    assert "33" in millrace.fails("embed", "-m", bert, "a", "--dimensions", "33", code=2)
+    assert "rerank" in millrace.fails("embed", "-m", GOLDENS.parent / "encoders" / "bert_cross", "a", code=2)
+
+
+def test_embed_puts_prompts_before_texts(millrace, tmp_path):
+    shutil.copytree(GOLDENS.parent / "encoders" / "bert", tmp_path / "model")
+    config = {"prompts": {"query": "the dog ", "document": ""}, "default_prompt_name": None}
+    (tmp_path / "model" / "config_sentence_transformers.json").write_text(json.dumps(config))
+    vector = lambda *words: millrace.run("embed", "-m", tmp_path / "model", *words).stdout
+    assert vector("--prompt", "query", "sat") == vector("the dog sat") != vector("sat")
+    assert vector("--prompt", "document", "sat") == vector("sat")
+    assert "query" in millrace.fails("embed", "-m", tmp_path / "model", "--prompt", "nosuch", "a", code=2)
+
+
+def test_quantize_collects_importance_from_a_text(millrace, tiny, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("abc def ghi jkl mno pqr stu vwx yz " * 40)
+    made = millrace.json("imatrix", "-m", tiny, "-f", text, "-o", tmp_path / "imatrix.gguf", "--ctx", "32", "--chunks", "3")
+    assert made["windows"] == 3 and made["tokens"] == 96 and made["matrices"] > 0
+    plain, weighted = tmp_path / "plain.gguf", tmp_path / "weighted.gguf"
+    millrace.json("quantize", tiny, plain, "--type", "Q4_0")
+    millrace.json("quantize", tiny, weighted, "--type", "Q4_0", "--imatrix", tmp_path / "imatrix.gguf")
+    assert plain.read_bytes()[-4096:] != weighted.read_bytes()[-4096:]
+    (tmp_path / "binary").write_bytes(b"\x01\x00\x00\x00 legacy")
+    assert "binary" in millrace.fails("quantize", tiny, tmp_path / "x.gguf", "--type", "Q4_0", "--imatrix", tmp_path / "binary", code=1)
+    millrace.fails("imatrix", "-m", tiny, "-f", text, "-o", tiny, code=2)  # would replace the model
