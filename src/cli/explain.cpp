@@ -10,6 +10,7 @@
 #include "cli/token_list.h"
 #include "engine/measure/explain.h"
 #include "engine/measure/speculation.h"
+#include "engine/step_cost.h"
 #include "hardware/describe.h"
 
 namespace millrace {
@@ -46,6 +47,18 @@ nlohmann::json to_json(const OpCall& c, bool measured) {
             {"on_host", c.on_host}}},
           {"chosen", c.candidates.front().kernel},
           {"candidates", candidates}};
+}
+
+// Where the time of a decode step goes if the CPU computes a part of it.
+void print_expected(Runner& runner, int64_t batch, int64_t context) {
+  const StepCost cost = step_cost(runner, batch, batch, context, batch);
+  std::string parts;
+  for (const auto& entry : cost.expected.entries) {
+    if (entry.us < 0.01 * cost.expected_us()) continue;
+    parts += fmt::format("{}{} {:.2f} ms", parts.empty() ? "" : ", ", entry.op, entry.us * 1e-3);
+  }
+  fmt::print("batch {}: {:.1f} tokens/s expected; a step: {}\n", batch, double(batch) * 1e6 / cost.expected_us(),
+             parts);
 }
 
 void print(const OpCall& c, bool roof_measured) {
@@ -105,7 +118,10 @@ void run(const ExplainOptions& o) {
   fmt::print("{} on {}; ceilings {}: {:.0f} GB/s, {:.0f} int8 GOP/s, {:.0f} f32 GFLOP/s\n", runner.source().origin(),
              in_words(hardware), hardware.ceilings.measured ? "measured" : "guessed", hardware.ceilings.read_gbs,
              hardware.ceilings.int8_gops, hardware.ceilings.f32_gflops);
-  if (runner.rank().uses_host()) fmt::print("{}\n", runner.rank().host_share().to_string());
+  if (runner.rank().uses_host()) {
+    fmt::print("{}\n", runner.rank().host_share().to_string());
+    for (const int32_t batch : batches) print_expected(runner, batch, context);
+  }
   if (runner.rank().mapped_experts().any()) fmt::print("{}\n", runner.rank().mapped_experts().to_string());
   fmt::print("  {:<36} {:>10} {:>10} {:>8}\n", "* chosen", "estimate us", "measured", "of roof");
   for (const auto& c : choices) print(c, hardware.ceilings.measured);

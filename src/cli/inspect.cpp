@@ -24,12 +24,16 @@ nlohmann::json to_json(const HostShare& share) {
   if (!share.any()) return nullptr;
   return {{"expert_layers", share.expert_layers},
           {"all_expert_layers", share.all_expert_layers},
+          {"experts", share.experts},
+          {"all_experts", share.all_experts},
           {"matrices", share.linears},
           {"all_matrices", share.all_linears},
           {"bytes", share.bytes},
           {"bytes_per_token", share.bytes_of_a_row},
           {"added_ms_per_token", share.penalty_us * 1e-3},
-          {"gbs", {{"host", share.rates.host_gbs}, {"gpu", share.rates.device_gbs}, {"link", share.rates.link_gbs}}},
+          {"stream_rows", share.stream_rows},
+          {"hand_over_us", share.rates.link.hand_over_us},
+          {"gbs", {{"host", share.rates.host_gbs}, {"gpu", share.rates.device_gbs}, {"link", share.rates.link.gbs}}},
           {"memory", to_json(share.memory)}};
 }
 

@@ -54,7 +54,7 @@ void place_matrix(DType format, int64_t n, int64_t k, const LinearLayout& layout
 }
 
 size_t routing_bytes(const GroupedLinearProblem& p) {
-  return Arena::padded(sizeof(int32_t) * static_cast<size_t>(3 * p.pairs() + p.groups + 1));
+  return Arena::padded(sizeof(int32_t) * static_cast<size_t>(3 * p.pairs() + std::max(p.groups, p.all_groups) + 1));
 }
 
 }  // namespace
@@ -118,7 +118,8 @@ ColdExperts::ColdExperts(const GroupedLinearProblem& p, const LinearLayout& layo
 EvenRoutings::EvenRoutings(const GroupedLinearProblem& p, Device& device)
     : arena_("routings to time kernels with", kTurns * routing_bytes(p), device.memory()) {
   std::mt19937 random(3);
-  std::vector<int32_t> groups(static_cast<size_t>(p.groups));
+  const int64_t among = std::max(p.groups, p.all_groups);
+  std::vector<int32_t> groups(static_cast<size_t>(among));
   std::iota(groups.begin(), groups.end(), 0);
   const auto pairs = static_cast<size_t>(p.pairs());
   for (int turn = 0; turn < kTurns; ++turn) {
@@ -126,7 +127,7 @@ EvenRoutings::EvenRoutings(const GroupedLinearProblem& p, Device& device)
     const auto at = [&](int32_t* base) {
       return Routing{.rows = p.rows,
                      .per_row = p.per_row,
-                     .groups = p.groups,
+                     .groups = among,
                      .chosen = base,
                      .weights = reinterpret_cast<float*>(base + pairs),
                      .order = base + 2 * pairs,
@@ -135,7 +136,7 @@ EvenRoutings::EvenRoutings(const GroupedLinearProblem& p, Device& device)
     const Routing routing = at(host.data());
     for (int64_t pair = 0; pair < p.pairs(); ++pair) {
       const int64_t choice = pair % p.per_row;  // the first `choice` groups belong to earlier choices of the row
-      std::uniform_int_distribution<int64_t> rest(choice, p.groups - 1);
+      std::uniform_int_distribution<int64_t> rest(choice, among - 1);
       std::swap(groups[static_cast<size_t>(choice)], groups[static_cast<size_t>(rest(random))]);
       routing.chosen[pair] = groups[static_cast<size_t>(choice)];
       routing.weights[pair] = 1 / static_cast<float>(p.per_row);
@@ -143,7 +144,7 @@ EvenRoutings::EvenRoutings(const GroupedLinearProblem& p, Device& device)
     sort_by_group(routing);
     std::byte* to = arena_.take(routing_bytes(p));
     device.memory().write(to, reinterpret_cast<const std::byte*>(host.data()), host.size() * sizeof(int32_t));
-    all_.push_back(at(reinterpret_cast<int32_t*>(to)));
+    all_.push_back(at(reinterpret_cast<int32_t*>(to)).part(0, p.groups));
   }
 }
 

@@ -51,9 +51,34 @@ void HostSide::place(int begin, int end, Arena& arena) {
   }
 }
 
+HostSide::Stage HostSide::next_stage(size_t bytes) {
+  next_stage_ = (next_stage_ + 1) % CopyQueue::kStages;
+  if (plain_ == nullptr) {
+    stage_bytes_ = std::max(stage_bytes_, Arena::padded(bytes));
+    return {next_stage_, nullptr};
+  }
+  MR_ASSERT(bytes <= stage_bytes_);
+  return {next_stage_, stages_at_ + static_cast<size_t>(next_stage_) * stage_bytes_};
+}
+
+GroupedWeights HostSide::fill(const Stage& stage, std::byte* at, const Grouped& streamed, int64_t first,
+                              int64_t count) {
+  GroupedWeights weights = streamed.weights;
+  auto& addresses = addresses_[static_cast<size_t>(stage.index)][streamed.sum ? 1 : 0];
+  addresses.resize(std::max(addresses.size(), static_cast<size_t>(weights.groups)));  // grows in dry passes only
+  weights.groups = count;
+  weights.data = std::span(addresses).first(static_cast<size_t>(count));
+  if (at == nullptr) return weights;
+  for (int64_t i = 0; i < count; ++i) addresses[static_cast<size_t>(i)] = at + static_cast<size_t>(i) * weights.stride;
+  queue_->fill(stage.index, at, streamed.each[static_cast<size_t>(first)], static_cast<size_t>(count) * weights.stride);
+  return weights;
+}
+
 void HostSide::allocate() {
   pinned_ = std::make_unique<Arena>("rows that the GPU hands over", bytes(0, kPinned), device_.staging());
   plain_ = std::make_unique<Arena>("rows of experts in host memory", bytes(kPinned, kBuffers));
+  stages_ = std::make_unique<Arena>("stages of streamed experts", device_bytes(), device_.memory());
+  stages_at_ = stages_->take(device_bytes());
   place(0, kPinned, *pinned_);
   place(kPinned, kBuffers, *plain_);
 }

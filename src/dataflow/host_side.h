@@ -6,9 +6,11 @@
 
 #include <array>
 #include <memory>
+#include <vector>
 
-#include "hardware/device.h"
-#include "kernels/grouped_linear/grouped_linear.h"
+#include "dataflow/linear_layer.h"
+#include "hardware/copy_queue.h"
+#include "hardware/link_rate.h"
 #include "tensor/arena.h"
 
 namespace millrace {
@@ -18,11 +20,12 @@ class Ops;
 class HostSide {
  public:
   // `ops` run on the CPU with f32 activations. `device` is the one that hands work over.
-  // link_gbs: the rate of copies between them.
-  HostSide(Ops& ops, Device& device, double link_gbs) : ops_(ops), device_(device), link_gbs_(link_gbs) {}
+  HostSide(Ops& ops, Device& device, const Link& link)
+      : ops_(ops), device_(device), link_(link), queue_(new_copy_queue(device)) {}
 
   Ops& ops() const { return ops_; }
-  double link_gbs() const { return link_gbs_; }
+  const Link& link() const { return link_; }
+  CopyQueue& queue() const { return *queue_; }
   // Buffers of one hand-over, f32. Before allocate() they have addresses that must not be dereferenced, and the largest
   // request of each is noted.
   Matrix input(int64_t rows, int64_t cols);   // pinned
@@ -30,8 +33,20 @@ class HostSide {
   Matrix feed(int64_t rows, int64_t cols);    // between the two layers of experts
   Routing routing(const Routing& like);       // `chosen` and `weights` are pinned
 
-  void allocate();       // call after the last plan
-  size_t bytes() const;  // host memory that allocate() takes
+  // Weights on their way through device memory. next_stage() has room for `bytes`; a matrix of a slice lies at a
+  // multiple of its stride behind `at`.
+  struct Stage {
+    int index = 0;
+    std::byte* at = nullptr;
+  };
+  Stage next_stage(size_t bytes);
+  // Copies `count` groups from `first` on to `at`, and returns them as weights, which stay valid until the stage's next
+  // turn.
+  GroupedWeights fill(const Stage& stage, std::byte* at, const Grouped& streamed, int64_t first, int64_t count);
+
+  void allocate();                                                           // call after the last plan
+  size_t bytes() const;                                                      // host memory that allocate() takes
+  size_t device_bytes() const { return CopyQueue::kStages * stage_bytes_; }  // device memory that it takes
 
  private:
   enum Buffer : uint8_t { kInput, kOutput, kChosen, kWeights, kPinned, kFeed = kPinned, kOrder, kOffsets, kBuffers };
@@ -42,13 +57,19 @@ class HostSide {
 
   Ops& ops_;
   Device& device_;
-  double link_gbs_;
+  Link link_;
+  std::unique_ptr<CopyQueue> queue_;
+  std::byte* stages_at_ = nullptr;
   struct Space {
     size_t bytes = 0;
     std::byte* data = nullptr;
   };
   std::array<Space, kBuffers> spaces_;
-  std::unique_ptr<Arena> pinned_, plain_;
+  std::unique_ptr<Arena> pinned_, plain_, stages_;
+  size_t stage_bytes_ = 0;
+  int next_stage_ = 0;
+  // [stage][gate_up or down]: addresses of a slice's matrices
+  std::array<std::array<std::vector<const std::byte*>, 2>, CopyQueue::kStages> addresses_;
 };
 
 }  // namespace millrace

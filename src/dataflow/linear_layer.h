@@ -43,7 +43,12 @@ struct Linear {
 struct Grouped {
   GroupedWeights weights;              // its data are `each`
   std::vector<const std::byte*> each;  // [groups]; null until Weights::pack()
-  int64_t per_row = 1;                 // matrices that each row chooses
+  int64_t first = 0, all_groups = 0;   // these are the groups from `first` on of all_groups
+  const Grouped* rest = nullptr;       // the groups behind these, in host memory; null: there are none
+  // Of groups in host memory: the same groups in the device's layout, in pinned memory, which long prompts copy to the
+  // device slice by slice (Ops::experts). `weights` describes a slice, `each` has all groups. Null: never copied.
+  const Grouped* streamed = nullptr;
+  int64_t per_row = 1;  // matrices that each row chooses
   bool gated = false, sum = false;
   bool of_heads = false;  // a matrix for each attention head, not for each expert: every token uses all of them
   Activation activation = Activation::Silu;  // of gate
@@ -52,6 +57,9 @@ struct Grouped {
   const Vector* bias = nullptr;              // [groups][n] or null
   // (rows, kernel) for each bucket of rows, ascending. Dry passes fill it before the first step.
   mutable std::vector<std::pair<int64_t, const Kernel<GroupedLinearOp>*>> plan;
+  double share_of_a_row() const { return double(per_row) / double(all_groups); }  // of the matrices
+  // Of groups in host memory that may be streamed: (rows, whether they are) for each bucket of rows.
+  mutable std::vector<std::pair<int64_t, bool>> stream_plan;
 };
 
 }  // namespace millrace

@@ -6,10 +6,12 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "dataflow/adapter_table.h"
 #include "dataflow/host_side.h"
 #include "dataflow/input_observer.h"
@@ -58,7 +60,13 @@ class Ops {
   // Limits of the following dry passes in Mode::Plan. Attention is planned for every bucket of batches within them.
   void plan_for(const StepLimits& limits) { limits_ = limits; }
   // Linear layers with on_host run there. Call before the first dry pass.
-  void use_host(HostSide* host) { host_ = host; }
+  // stream_rows: least rows of a step that copies experts in host memory to the device; default: by expected times.
+  void use_host(HostSide* host, std::optional<int64_t> stream_rows = std::nullopt) {
+    host_ = host;
+    forced_stream_rows_ = stream_rows;
+    least_op_us_ = host->link().launch_us;
+  }
+  int64_t stream_rows() const { return stream_rows_; }  // the least that a dry pass found; 0: none
   const HostSide* host() const { return host_; }
   // Layers may have adapters. Call before the first dry pass.
   void use_adapters(const AdapterTable* table) { adapters_ = table; }
@@ -151,12 +159,27 @@ class Ops {
   }
   void add_adapters(Matrix x, const Linear& linear, Matrix y);
   void launch(Matrix x, const Linear& linear, Matrix y);
+  // Arguments of experts().
+  struct ExpertsCall {
+    Matrix x;
+    const Grouped &gate_up, &down;
+    const Routing& routing;
+    Activation activation;
+    Matrix feed, y;
+  };
+
   void linear_on_host(Matrix x, const Linear& linear, Matrix y, bool accumulate);
-  void experts_on_host(Matrix x, const Grouped& gate_up, const Grouped& down, const Routing& routing,
-                       Activation activation, Matrix y);
-  void wait_for_device();
+  void experts_here(const ExpertsCall& call);
+  void experts_on_host(const ExpertsCall& call, FunctionRef<void()> meanwhile);
+  void stream_experts(const ExpertsCall& call);
+  bool streams(const Grouped& gate_up, const Grouped& down, int64_t rows);
+  double stream_us(const Grouped& gate_up, const Grouped& down) const;
+  double expected_us(const Grouped& grouped, int64_t rows);
+  void run_groups(Matrix x, const Grouped& grouped, const GroupedWeights& weights, const Routing& routing, Matrix y);
+  void hand_over(FunctionRef<void()> meanwhile);
   void note_hand_over(Matrix in, Matrix out);
   bool shows_inputs() const { return inputs_ != nullptr && !is_dry(); }
+  bool counts_times() const { return mode_ == Mode::Expect || mode_ == Mode::Roof; }
   bool is_dry() const { return mode_ != Mode::Run && mode_ != Mode::Measure; }
   void launch_pending();
   bool shares_norm_with_pending(const NormOp::Args& norm, const Linear& linear) const;
@@ -208,6 +231,9 @@ class Ops {
   HostSide* host_ = nullptr;
   const AdapterTable* adapters_ = nullptr;
   std::span<const int32_t> row_adapters_;
+  std::optional<int64_t> forced_stream_rows_;
+  int64_t stream_rows_ = 0;
+  double least_op_us_ = 0;  // expected: launching a kernel that is not part of a recorded step
 };
 
 template <class Op>
@@ -239,7 +265,7 @@ void Ops::run(const Kernel<Op>& kernel, const typename Op::Problem& problem, con
     case Mode::Plan:
       return;
     case Mode::Expect:
-      return times_->add(Op::kName, planner<Op>().expected_us(kernel, problem));
+      return times_->add(Op::kName, std::max(planner<Op>().expected_us(kernel, problem), least_op_us_));
     case Mode::Roof:
       if (const double us = call_roof_us<Op>(problem, args, hardware_); us > 0) times_->add(Op::kName, us);
       return;

@@ -18,7 +18,8 @@ GroupedLinearProblem Ops::problem_of(const Grouped& g, int64_t rows) const {
           .x = options_.working,
           .gated = g.gated,
           .sum = g.sum,
-          .invariant = options_.batch_invariant};
+          .invariant = options_.batch_invariant,
+          .all_groups = g.all_groups > w.groups ? g.all_groups : 0};
 }
 
 // Dry passes plan the buckets of the batch's rows. A layer with several rows for each of them (one for each head) may
@@ -56,6 +57,12 @@ void Ops::plan(const Grouped& g, int64_t rows) {
 }
 
 void Ops::grouped_linear(Matrix x, const Grouped& g, const Routing& routing, Matrix y) {
+  const bool whole = routing.groups == g.weights.groups;
+  run_groups(x, g, g.weights, whole ? routing : routing.part(g.first, g.weights.groups), y);
+}
+
+// `weights`: those of g, or a slice of them. `routing`: of the same groups.
+void Ops::run_groups(Matrix x, const Grouped& g, const GroupedWeights& weights, const Routing& routing, Matrix y) {
   launch_pending();
   if (routing.rows == 0) return;
   if (shows_inputs()) inputs_->see(g, x, routing);
@@ -64,8 +71,8 @@ void Ops::grouped_linear(Matrix x, const Grouped& g, const Routing& routing, Mat
   MR_ASSERT(kernel != nullptr && x.dtype == options_.working);  // as planned
   run<GroupedLinearOp>(*kernel, problem_of(g, routing.rows),
                        {.x = x,
-                        .weights = &g.weights,
-                        .bias = g.bias != nullptr ? g.bias->data : nullptr,
+                        .weights = &weights,
+                        .bias = g.bias != nullptr ? g.bias->data + routing.first * weights.n : nullptr,
                         .routing = routing,
                         .gated = g.gated,
                         .activation = g.activation,

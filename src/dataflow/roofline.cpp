@@ -36,7 +36,7 @@ Work work_of(const LinearProblem& p) {
 // The matrices that so many rows choose on average are read once.
 Work work_of(const GroupedLinearProblem& p) {
   const double weights = p.expected_active() * double(p.n) * double(row_bytes(p.format, p.k));
-  const auto rows = double(p.rows), pairs = double(p.pairs());
+  const auto rows = double(p.rows), pairs = p.expected_pairs();
   const double inputs = double(p.k) * (p.sum ? pairs : rows);
   const double outputs = double(p.gated ? p.n / 2 : p.n) * (p.sum ? rows : pairs);
   return {weights + 4.0 * (inputs + outputs), 2.0 * pairs * double(p.n) * double(p.k)};

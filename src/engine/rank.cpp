@@ -87,7 +87,8 @@ void Rank::plan(const WeightSource& source) {
   layout_ = {};
   activations_ = {};
   plan_ = {};
-  weights_ = std::make_unique<Weights>(source, *ops_, HostUnits{host_ops_.get(), host_units_}, experts_in_);
+  weights_ =
+      std::make_unique<Weights>(source, *ops_, HostUnits{host_ops_.get(), host_units_, stream_experts_}, experts_in_);
   if (options_.adapters) weights_->expect_adapters();
   model_ = make_model(source);
   weights_->check_all_used();
@@ -148,7 +149,7 @@ void Rank::make_ops(const WeightSource& source) {
                                           .batch_invariant = options_.batch_invariant});
   if (host_device_ == nullptr) return;
   make_host_ops(source);
-  ops_->use_host(host_side_.get());
+  ops_->use_host(host_side_.get(), options_.stream_rows);
 }
 
 void Rank::make_host_ops(const WeightSource& source) {
@@ -157,7 +158,7 @@ void Rank::make_host_ops(const WeightSource& source) {
                             OpsOptions{.precision = precision_for(weight_format(source), *host_device_, options_.exact),
                                        .batch_invariant = options_.batch_invariant,
                                        .is_host_side = true});
-  host_side_ = std::make_unique<HostSide>(*host_ops_, *device_, link_gbs_);
+  host_side_ = std::make_unique<HostSide>(*host_ops_, *device_, link_);
 }
 
 int64_t Rank::pages() const { return (options_.context + options_.block_size - 1) / options_.block_size; }

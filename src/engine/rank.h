@@ -103,10 +103,11 @@ class Rank {
   PlanCache plans_;
   std::unique_ptr<Device> host_device_;  // the CPU beside a GPU that does not hold all weights; null: it does
   PlanCache host_plans_;
-  double link_gbs_ = 0;  // of copies between the two
+  Link link_;  // between the two
   std::unique_ptr<Ops> host_ops_;
   std::unique_ptr<HostSide> host_side_;
-  std::set<size_t> host_units_;
+  HostGroups host_units_;
+  bool stream_experts_ = false;
   HostShare share_;
   ExpertsIn experts_in_ = ExpertsIn::Memory;
   MappedExperts mapped_;

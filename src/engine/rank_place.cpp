@@ -13,7 +13,7 @@ namespace millrace {
 namespace {
 
 constexpr int64_t kUsualContext = 4096;  // if none was asked for: a longer one would move more weights to the host
-constexpr int kAttempts = 4;             // buffers and workspace depend a little on the placement
+constexpr int kAttempts = 6;             // buffers and workspace depend a little on the placement
 
 }  // namespace
 
@@ -35,13 +35,13 @@ void Rank::open_host() {
   const IsaSet isa = device_->is_host() ? device_->hardware().isa : allowed_isa(options_.isa);
   host_device_ = host_device(this_machine(options_.threads, options_.measure, isa));
   const Hardware& hardware = host_device_->hardware();
-  link_gbs_ = measure_link_gbs(*device_);
+  link_ = measure_link(*device_);
   host_plans_ = PlanCache::load(PlanCache::file_for(hardware.id, hardware.threads));
 }
 
 PlacementRates Rank::placement_rates() const {
   const Ceilings &device = device_->hardware().ceilings, &host = host_device_->hardware().ceilings;
-  return {.device_gbs = device.read_gbs, .host_gbs = host.read_gbs, .link_gbs = link_gbs_};
+  return {.device_gbs = device.read_gbs, .host_gbs = host.read_gbs, .link = link_};
 }
 
 // kWhatFits becomes up to an eighth of the device's memory.
@@ -61,14 +61,23 @@ void Rank::place_on_host(const WeightSource& source, int64_t wanted_context, int
   const auto& config = model_->config();
   options_.context = wanted_context > 0 ? wanted_context : std::min(config.context, kUsualContext);
   wanted_kv_tokens = modest_kv_tokens(wanted_kv_tokens);
-  int64_t to_free = 0;
-  for (int attempt = 0; attempt < kAttempts && plan_.total() > plan_.available; ++attempt) {
-    to_free += plan_.total() - plan_.available;
-    host_units_ = choose_host_units(units, static_cast<size_t>(to_free), placement_rates());
-    options_.kv_tokens = wanted_kv_tokens;
-    plan(source);
-  }
-  describe_host(units);
+  const int64_t missing = plan_.total() - plan_.available;
+  const auto move = [&](bool stream) {
+    stream_experts_ = stream;
+    int64_t to_free = 0;
+    for (int attempt = 0; attempt < kAttempts && (attempt == 0 || plan_.total() > plan_.available); ++attempt) {
+      to_free += attempt == 0 ? missing : plan_.total() - plan_.available;
+      host_units_ = choose_host_units(units, static_cast<size_t>(to_free), placement_rates(), options_.split_experts);
+      options_.kv_tokens = wanted_kv_tokens;
+      plan(source);
+    }
+    describe_host(units);
+  };
+  const bool may_stream = !options_.batch_invariant;
+  if (may_stream) move(true);
+  // Copies for the GPU need its memory, and host memory for a second time.
+  const bool fits = plan_.total() <= plan_.available && share_.memory.total() <= share_.memory.available;
+  if (!may_stream || !fits || share_.stream_rows == 0) move(false);
   map_host_experts(source);
   log().info("{}", share_.to_string());
   log().info("memory plan of the host: {}", share_.memory.to_string());
@@ -77,16 +86,17 @@ void Rank::place_on_host(const WeightSource& source, int64_t wanted_context, int
 void Rank::describe_host(const std::vector<Weights::Unit>& units) {
   share_ = describe_share(units, host_units_, placement_rates());
   share_.bytes = static_cast<int64_t>(weights_->host_bytes());
+  share_.stream_rows = ops_->stream_rows();
   share_.memory.available = host_memory();
   share_.memory.add("weights", weights_->host_bytes());
+  if (stream_experts_) share_.memory.add("experts in the GPU's layout", weights_->streamed_bytes());
   share_.memory.add("rows between the devices", host_side_->bytes());
   share_.memory.add("workspace", host_ops_->workspace_bytes());
 }
 
 void Rank::map_host_experts(const WeightSource& source) {
   const std::vector<Weights::Unit> units = weights_->units();
-  int64_t experts = 0;
-  for (const size_t i : host_units_) experts += units[i].experts ? static_cast<int64_t>(units[i].bytes) : 0;
+  const auto experts = static_cast<int64_t>(weights_->host_expert_bytes());
   experts_in_ = place_experts(share_.memory.total(), experts, share_.memory.available);
   if (experts_in_ == ExpertsIn::Memory) return;
   plan(source);

@@ -5,7 +5,13 @@
 
 namespace millrace {
 
-// In GB/s: the best of a few copies, some milliseconds in all. The guess if the device lacks memory for a measurement.
-double measure_link_gbs(Device& device);
+struct Link {
+  double gbs = 20;           // copies from pinned memory to the device
+  double hand_over_us = 20;  // until the CPU knows that the device has written its rows, and the device has the result
+  double launch_us = 0;      // of one kernel that is not part of a recorded step
+};
+
+// The best of a few runs, some milliseconds in all. The guesses if the device lacks memory for a measurement.
+Link measure_link(Device& device);
 
 }  // namespace millrace

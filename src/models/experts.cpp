@@ -5,7 +5,7 @@ namespace {
 
 // The arrays of a routing, in device memory.
 Routing routing_of(Pass& p, const Experts& experts) {
-  const int64_t rows = p.rows(), pairs = rows * experts.gate_up->per_row, groups = experts.gate_up->weights.groups;
+  const int64_t rows = p.rows(), pairs = rows * experts.gate_up->per_row, groups = experts.gate_up->all_groups;
   const auto array = [&](std::string_view name, int64_t count) {
     return p.buffer(name, DType::F32, 1, count).data;  // elements of four bytes
   };
@@ -48,7 +48,7 @@ void add_shared(Pass& p, const Experts& experts, Matrix x, Activation activation
 }  // namespace
 
 void add_experts(Pass& p, const Experts& experts, const Normed& input, Activation activation, Matrix hidden) {
-  const int64_t rows = p.rows(), groups = experts.gate_up->weights.groups;
+  const int64_t rows = p.rows(), groups = experts.gate_up->all_groups;
   if (rows == 0) return;
   const Matrix logits = p.buffer("router logits", DType::F32, rows, groups);
   if (experts.router_norm != nullptr) p.linear(p.rms_norm(input.x, experts.router_norm), experts.router, logits);

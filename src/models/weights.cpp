@@ -113,6 +113,17 @@ void Weights::put_on_host(const Vector* bias) {
   for (auto& pending : pending_vectors_) pending.on_host |= pending.vector == bias;
 }
 
+// Experts on both sides need their bias on both.
+const Vector* Weights::copy_on_host(const Vector* bias) {
+  for (const auto& pending : pending_vectors_) {
+    if (pending.vector != bias) continue;
+    PendingVector copy = pending;
+    copy.on_host = true;
+    return declare(std::move(copy), bias->n);
+  }
+  return bias;
+}
+
 size_t Weights::vector_bytes(bool on_host) const {
   size_t total = 0;
   for (const auto& pending : pending_vectors_) {

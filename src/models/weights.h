@@ -43,8 +43,9 @@ struct DeclaredTensor {
 // Weights of a device that does not hold all of them. A unit is a linear layer, or the experts of a layer; units are
 // numbered in the order of their declaration.
 struct HostUnits {
-  Ops* ops = nullptr;  // compute the units below; null: there are none
-  std::set<size_t> units;
+  Ops* ops = nullptr;               // compute the units below; null: there are none
+  std::map<size_t, int64_t> units;  // number of a unit's last experts that are on the host; 1 for a linear layer
+  bool stream = false;              // experts are kept in the device's layout, too, so that prompts can copy them there
 };
 
 // Where the experts of a mixture lie that the CPU computes. Experts in the file keep its layout, and the system reads
@@ -120,11 +121,14 @@ class Weights {
     size_t bytes = 0;           // that its side allocates or reads in place; 0: shared with an embedding table
     double bytes_of_a_row = 0;  // that a step of one row reads
     bool experts = false;
+    int64_t groups = 1;  // experts
   };
   std::vector<Unit> units() const;
 
   size_t packed_bytes() const { return packed_bytes(false); }  // bytes that pack() allocates on the device
   size_t host_bytes() const;                                   // that units on the host take, packed or in place
+  size_t host_expert_bytes() const;                            // of them, experts
+  size_t streamed_bytes() const;                               // pinned copies of them in the device's layout
   std::optional<DType> fp8_packed_as() const;  // the format that FP8 matrices are packed in; nullopt: none is packed
   // Bytes that steps read from the mapped file, or from the source's own memory; without those of ExpertsIn::File.
   size_t in_place_bytes() const;
@@ -150,6 +154,7 @@ class Weights {
     Grouped* grouped;
     std::vector<std::vector<WeightView>> sources;  // by group
     bool transposed = false;                       // sources are [k, n]
+    bool streamed = false;                         // packed for the device in pinned memory
     size_t bytes() const;
   };
   struct PendingVector {
@@ -170,6 +175,7 @@ class Weights {
     WeightView view;
     double share = 1;     // of it, that a step of one row reads
     bool mapped = false;  // ExpertsIn::File
+    int64_t groups = 1;   // experts of the layer
   };
   std::vector<std::string> matrices_of(const void* layer, int64_t k, int64_t groups) const;
   std::string resolve(const TensorName& name) const;
@@ -184,6 +190,10 @@ class Weights {
   bool is_on_host(size_t unit) const { return host_.units.contains(unit); }
   Ops& ops_of(bool on_host) const { return on_host ? *host_.ops : ops_; }
   void put_on_host(const Vector* bias);
+  const Vector* copy_on_host(const Vector* bias);
+  Grouped* declare_groups(size_t unit, Grouped settings, GroupSources sources, bool transposed);
+  void declare_streamed(size_t unit, Grouped& of, const Vector* bias, GroupSources sources, bool transposed);
+  void set_format(Grouped& grouped, const GroupSources& sources, bool transposed) const;
   size_t vector_bytes(bool on_host) const;
   size_t packed_bytes(bool on_host) const;
   Arena& arena(bool on_host) const { return on_host ? *host_arena_ : *arena_; }
@@ -206,7 +216,8 @@ class Weights {
   Ops& ops_;
   HostUnits host_;
   ExpertsIn experts_in_;
-  size_t units_ = 0;  // declared so far
+  size_t units_ = 0;   // declared so far
+  int64_t slice_ = 1;  // experts of a slice of the last streamed gate_up
   std::deque<Linear> linears_;
   std::deque<Grouped> groupeds_;
   std::deque<WeightView> tables_;
@@ -220,7 +231,7 @@ class Weights {
   bool expects_adapters_ = false;
   std::multimap<const void*, WeightView> read_by_;  // Linear or Grouped -> its matrices; of a Grouped the first group's
   std::vector<std::string> ignored_;
-  std::unique_ptr<Arena> arena_, vector_arena_, host_arena_, host_vector_arena_;
+  std::unique_ptr<Arena> arena_, vector_arena_, host_arena_, host_vector_arena_, streamed_arena_;
   std::vector<InPlace> in_place_;
 };
 

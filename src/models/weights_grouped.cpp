@@ -78,7 +78,8 @@ const LinearLayout* Weights::choose_grouped_layout(const Grouped& g, bool in_fil
                                      .x = ops.working(),
                                      .gated = g.gated,
                                      .sum = g.sum,
-                                     .invariant = ops.batch_invariant()};
+                                     .invariant = ops.batch_invariant(),
+                                     .all_groups = g.all_groups > g.weights.groups ? g.all_groups : 0};
   const LinearLayout* layout = in_file ? choose_layout_in_place(problem, ops.kernels(), ops.planner<GroupedLinearOp>())
                                        : choose_layout(problem, ops.kernels(), ops.planner<GroupedLinearOp>());
   if (layout == nullptr) {
@@ -88,36 +89,89 @@ const LinearLayout* Weights::choose_grouped_layout(const Grouped& g, bool in_fil
   return layout;
 }
 
-const Grouped* Weights::grouped(Grouped settings, GroupSources sources, bool transposed) {
-  Grouped& g = groupeds_.emplace_back(std::move(settings));
-  // gate_up is declared first; down belongs to the same unit. Matrices of heads stay on the device: all rows read them.
-  const size_t unit = g.of_heads ? kNoUnit : g.sum ? units_ - 1 : next_unit();
-  g.on_host = is_on_host(unit);
-  if (g.on_host) put_on_host(g.bias);
-  for (const WeightView& view : sources[0]) read_by_.emplace(&g, view);
+// Sets the format and the shape. Sources of several formats are expanded.
+void Weights::set_format(Grouped& g, const GroupSources& sources, bool transposed) const {
   const DType stored = sources[0][0].dtype;
   const bool expands = !have_one_format(sources) || (transposed && !can_transpose(stored));
-  const DType format = expands ? plain_format(ops_of(g.on_host)) : stored;
-  g.weights.format = format;
+  g.weights.format = expands ? plain_format(ops_of(g.on_host)) : stored;
   g.weights.groups = std::ssize(sources);
   g.weights.k = transposed ? sources[0][0].rows : sources[0][0].cols;
   for (const WeightView& view : sources[0]) g.weights.n += transposed ? view.cols : view.rows;
-  const bool as_stored = !expands && !transposed, in_file = as_stored && can_stay_in_file(g, sources);
+}
+
+namespace {
+
+// Kernels read each matrix at a multiple of this many bytes from the first.
+size_t stride_of(const GroupedWeights& w) {
+  const bool in_place = w.layout->in_place(w.format, w.n, w.k);
+  return Arena::padded(in_place ? static_cast<size_t>(w.n) * row_bytes(w.format, w.k)
+                                : w.layout->bytes(w.format, w.n, w.k));
+}
+
+}  // namespace
+
+const Grouped* Weights::grouped(Grouped settings, GroupSources sources, bool transposed) {
+  // gate_up is declared first; down belongs to the same unit. Matrices of heads stay on the device: all rows read them.
+  const size_t unit = settings.of_heads ? kNoUnit : settings.sum ? units_ - 1 : next_unit();
+  const auto all = std::ssize(sources);
+  const int64_t moved = is_on_host(unit) ? std::min(host_.units.at(unit), all) : 0;
+  settings.all_groups = all;
+  if (moved == 0) return declare_groups(unit, std::move(settings), std::move(sources), transposed);
+  Grouped there = settings;
+  there.on_host = true;
+  there.first = all - moved;
+  if (moved < all || host_.stream) there.bias = copy_on_host(there.bias);
+  put_on_host(there.bias);
+  const GroupSources moved_sources(sources.end() - moved, sources.end());
+  Grouped* rest = declare_groups(unit, std::move(there), moved_sources, transposed);
+  if (host_.stream) declare_streamed(unit, *rest, settings.bias, moved_sources, transposed);
+  if (moved == all) return rest;
+  sources.resize(static_cast<size_t>(all - moved));
+  Grouped* here = declare_groups(unit, std::move(settings), std::move(sources), transposed);
+  here->rest = rest;
+  return here;
+}
+
+Grouped* Weights::declare_groups(size_t unit, Grouped settings, GroupSources sources, bool transposed) {
+  Grouped& g = groupeds_.emplace_back(std::move(settings));
+  for (const WeightView& view : sources[0]) read_by_.emplace(&g, view);
+  set_format(g, sources, transposed);
+  const bool as_stored = !transposed && have_one_format(sources), in_file = as_stored && can_stay_in_file(g, sources);
   g.weights.layout = choose_grouped_layout(g, in_file);
   g.each.resize(sources.size());
   g.weights.data = g.each;
-  const bool in_place = g.weights.layout->in_place(format, g.weights.n, g.weights.k);
+  const bool in_place = g.weights.layout->in_place(g.weights.format, g.weights.n, g.weights.k);
   const bool readable =
       std::all_of(sources.begin(), sources.end(), [&](const auto& group) { return is_readable(g, group); });
   if (in_place && as_stored && readable) {
     read_in_place(unit, g, sources, in_file);
     return &g;
   }
-  const size_t bytes = in_place ? static_cast<size_t>(g.weights.n) * row_bytes(format, g.weights.k)
-                                : g.weights.layout->bytes(format, g.weights.n, g.weights.k);
-  g.weights.stride = Arena::padded(bytes);
+  g.weights.stride = stride_of(g.weights);
   pending_groups_.push_back({unit, &g, std::move(sources), transposed});
   return &g;
+}
+
+// Slices of up to kSliceBytes, so that two of them take little of the device's memory, and at least eight of them, so
+// that the first copy is short.
+void Weights::declare_streamed(size_t unit, Grouped& of, const Vector* bias, GroupSources sources, bool transposed) {
+  constexpr size_t kSliceBytes = size_t{96} << 20;
+  Grouped settings = of;
+  settings.on_host = false;
+  settings.weights = {};
+  settings.bias = bias;
+  Grouped& g = groupeds_.emplace_back(std::move(settings));
+  set_format(g, sources, transposed);
+  g.weights.layout = choose_grouped_layout(g, false);
+  g.weights.stride = stride_of(g.weights);
+  g.each.assign(sources.size(), nullptr);
+  if (!g.sum) {  // down, which is half as large, has the same slices
+    const auto affordable = static_cast<int64_t>(kSliceBytes / (g.weights.stride + g.weights.stride / 2));
+    slice_ = std::clamp<int64_t>(affordable, 1, (g.weights.groups + 7) / 8);
+  }
+  g.weights.groups = slice_;
+  pending_groups_.push_back({unit, &g, std::move(sources), transposed, true});
+  of.streamed = &g;
 }
 
 // Kernels of the CPU take gates and ups that lie apart as pointers of all gates, then of all ups.
@@ -125,7 +179,7 @@ void Weights::read_in_place(size_t unit, Grouped& g, const GroupSources& sources
   for (size_t i = 0; i < sources.size(); ++i) {
     g.each[i] = sources[i][0].data;
     for (const WeightView& view : sources[i])
-      in_place_.push_back({unit, g.on_host, view, double(g.per_row) / double(g.weights.groups), in_file});
+      in_place_.push_back({unit, g.on_host, view, g.share_of_a_row(), in_file, g.all_groups});
   }
   if (!std::all_of(sources.begin(), sources.end(), is_contiguous)) {
     for (const auto& group : sources) g.each.push_back(group[1].data);
@@ -135,10 +189,16 @@ void Weights::read_in_place(size_t unit, Grouped& g, const GroupSources& sources
 
 void Weights::pack_groups(const std::function<void(int64_t, int64_t)>& progress) {
   const auto uploader = on_device() ? ops_.device().new_uploader() : nullptr;
+  size_t largest = 0;  // streamed matrix
+  for (const auto& pending : pending_groups_)
+    largest = std::max(largest, pending.streamed ? pending.grouped->weights.stride : 0);
+  Arena packs("packing experts in host memory", uploader != nullptr ? largest : 0, ops_.device().memory());
+  std::byte* scratch = packs.take(packs.capacity());
   for (const auto& pending : pending_groups_) {
     Grouped& g = *pending.grouped;
     const LinearLayout& layout = *g.weights.layout;
-    std::byte* to = arena(g.on_host).take(g.weights.stride * static_cast<size_t>(g.weights.groups));
+    Arena& place = pending.streamed ? *streamed_arena_ : arena(g.on_host);
+    std::byte* to = place.take(pending.bytes());
     for (size_t i = 0; i < pending.sources.size(); ++i, to += g.weights.stride) {
       const auto turn = ops_.pool().turn();
       for (const WeightView& view : pending.sources[i]) source_.fetch(view, ops_.pool());
@@ -149,7 +209,11 @@ void Weights::pack_groups(const std::function<void(int64_t, int64_t)>& progress)
         if (views[j].dtype != g.weights.format) views[j] = expanded(views[j], g.weights.format, plain[j], ops_.pool());
       }
       if (pending.transposed) views = {transposed(views, copy, ops_.pool())};
-      if (uploader != nullptr && !g.on_host) {
+      if (uploader != nullptr && pending.streamed) {  // the device packs
+        layout.upload(views, scratch, *uploader, ops_.pool());
+        ops_.device().finish();
+        ops_.device().memory().read(to, scratch, g.weights.stride);
+      } else if (uploader != nullptr && !g.on_host) {
         layout.upload(views, to, *uploader, ops_.pool());
       } else if (!layout.in_place(g.weights.format, g.weights.n, g.weights.k)) {
         layout.pack(views, to, ops_.pool());

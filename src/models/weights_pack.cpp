@@ -1,4 +1,6 @@
 // Packs declared matrices into their layouts, or uploads them to a device.
+#include "base/error.h"
+#include "base/log.h"
 #include "dataflow/layout.h"
 #include "models/stored_rows.h"
 #include "models/weights.h"
@@ -11,9 +13,26 @@ std::vector<WeightView> Weights::in_rows(const Pending& pending, std::vector<std
   return {transposed(pending.sources, copy, ops_.pool())};
 }
 
+namespace {
+
+// Pinned. A system that limits pinned memory gets plain memory, from which copies are slower.
+std::unique_ptr<Arena> arena_of_streamed(size_t bytes, Device& device) {
+  const char* purpose = "experts in the GPU's layout";
+  try {
+    return std::make_unique<Arena>(purpose, bytes, device.staging());
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::OutOfMemory) throw;
+    log().warn("{}; prompts copy experts from memory that is not pinned, which is slower", error.what());
+    return std::make_unique<Arena>(purpose, bytes);
+  }
+}
+
+}  // namespace
+
 void Weights::pack(const std::function<void(int64_t, int64_t)>& progress) {
   arena_ = std::make_unique<Arena>("weights", packed_bytes(false) - vector_bytes(false), ops_.device().memory());
   host_arena_ = std::make_unique<Arena>("weights in host memory", packed_bytes(true) - vector_bytes(true));
+  if (streamed_bytes() > 0) streamed_arena_ = arena_of_streamed(streamed_bytes(), ops_.device());
   pack_vectors();
   if (on_device()) {
     upload(progress);

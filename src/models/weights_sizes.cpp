@@ -24,9 +24,7 @@ size_t Weights::Pending::bytes() const {
   return w.layout->bytes(w.format, w.n, w.k);
 }
 
-size_t Weights::PendingGroups::bytes() const {
-  return grouped->weights.stride * static_cast<size_t>(grouped->weights.groups);
-}
+size_t Weights::PendingGroups::bytes() const { return grouped->weights.stride * grouped->each.size(); }
 
 std::vector<Weights::Unit> Weights::units() const {
   std::vector<Unit> units(units_);
@@ -37,14 +35,16 @@ std::vector<Weights::Unit> Weights::units() const {
   }
   for (const auto& pending : pending_groups_) {
     const Grouped& g = *pending.grouped;
-    if (pending.unit == kNoUnit) continue;
+    if (pending.unit == kNoUnit || pending.streamed) continue;
     units[pending.unit].experts = true;
+    units[pending.unit].groups = g.all_groups;
     units[pending.unit].bytes += pending.bytes();
-    units[pending.unit].bytes_of_a_row += static_cast<double>(g.weights.stride) * static_cast<double>(g.per_row);
+    units[pending.unit].bytes_of_a_row += static_cast<double>(pending.bytes()) * g.share_of_a_row();
   }
   for (const InPlace& part : in_place_) {
     if (part.unit == kNoUnit) continue;
-    units[part.unit].experts |= part.share < 1;
+    units[part.unit].experts |= part.groups > 1;
+    units[part.unit].groups = std::max(units[part.unit].groups, part.groups);
     units[part.unit].bytes += part.view.bytes();
     units[part.unit].bytes_of_a_row += part.share * static_cast<double>(part.view.bytes());
   }
@@ -54,6 +54,21 @@ std::vector<Weights::Unit> Weights::units() const {
 size_t Weights::host_bytes() const {
   size_t total = packed_bytes(true);
   for (const InPlace& part : in_place_) total += part.on_host && !part.mapped ? part.view.bytes() : 0;
+  return total;
+}
+
+size_t Weights::host_expert_bytes() const {
+  size_t total = 0;
+  for (const auto& pending : pending_groups_) {
+    if (pending.grouped->on_host && !pending.streamed) total += pending.bytes();
+  }
+  for (const InPlace& part : in_place_) total += part.on_host && part.groups > 1 ? part.view.bytes() : 0;
+  return total;
+}
+
+size_t Weights::streamed_bytes() const {
+  size_t total = 0;
+  for (const auto& pending : pending_groups_) total += pending.streamed ? pending.bytes() : 0;
   return total;
 }
 
@@ -72,7 +87,8 @@ size_t Weights::packed_bytes(bool on_host) const {
   for (const auto& pending : pending_) {
     if (pending.linear->on_host == on_host && table_like(pending) == nullptr) total += Arena::padded(pending.bytes());
   }
-  for (const auto& pending : pending_groups_) total += pending.grouped->on_host == on_host ? pending.bytes() : 0;
+  for (const auto& pending : pending_groups_)
+    total += pending.grouped->on_host == on_host && !pending.streamed ? pending.bytes() : 0;
   if (!on_host && on_device()) {
     for (const auto& table : tables_) total += Arena::padded(table.bytes());
   }

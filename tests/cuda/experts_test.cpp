@@ -294,6 +294,21 @@ int check(const GroupedCase& c, const TestExperts& all, Random& random, ThreadPo
       EXPECT_TRUE(first.spare_is_untouched());
       EXPECT_LE(first.distance(task.expected), task.tolerance());
       EXPECT_TRUE(first.same_bits(second));
+      if (c.groups > 1) {  // two devices that hold some of the groups each
+        TestMatrix parts = task.before;
+        const GpuCopy gpu_y(parts, task.y_type());
+        const int64_t cut = 1 + random.below(static_cast<int>(c.groups) - 1);
+        for (const auto& [begin, count] : {std::pair(int64_t{0}, cut), std::pair(cut, c.groups - cut)}) {
+          GroupedWeights some = *experts->weights();
+          some.groups = count;
+          some.data = some.data.subspan(static_cast<size_t>(begin));
+          kernel->run(c.args(x.view(), &some, c.bias ? bias.as<float>() + begin * c.n : nullptr,
+                             routing.view().part(begin, count), gpu_y.view()),
+                      on_gpu(workspace.data()));
+        }
+        gpu_y.read(parts);
+        EXPECT_LE(parts.distance(task.expected), task.tolerance());
+      }
       ++ran;
     }
   }

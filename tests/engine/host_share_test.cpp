@@ -3,48 +3,78 @@
 #include <gmock/gmock.h>
 
 #include "base/error.h"
+#include "engine/engine.h"
 #include "engine/measure/explain.h"
 #include "engine/measure/inspection.h"
 #include "engine/placement.h"
 #include "engine/step_cost.h"
-#include "models/golden.h"
+#include "models/mixture_files.h"
 
 namespace millrace {
 namespace {
 
+using testing::Pair;
 using testing::UnorderedElementsAre;
 
-constexpr PlacementRates kRates{.device_gbs = 1000, .host_gbs = 50, .link_gbs = 25};
+constexpr PlacementRates kRates{.device_gbs = 1000, .host_gbs = 50, .link = {.gbs = 25, .hand_over_us = 20}};
 
 Weights::Unit matrix(size_t bytes) { return {bytes, static_cast<double>(bytes), false}; }
-Weights::Unit experts(size_t bytes) { return {bytes, static_cast<double>(bytes) / 8, true}; }
+Weights::Unit experts(size_t bytes) { return {bytes, static_cast<double>(bytes) / 8, true, 16}; }
 
 TEST(Placement, ExpertsGoFirstAndFromTheEnd) {
   const std::vector<Weights::Unit> units{matrix(1 << 20), experts(8 << 20), matrix(1 << 20), experts(8 << 20)};
-  EXPECT_THAT(choose_host_units(units, 1, kRates), UnorderedElementsAre(3));
-  EXPECT_THAT(choose_host_units(units, 9 << 20, kRates), UnorderedElementsAre(1, 3));
-  EXPECT_THAT(choose_host_units(units, 17 << 20, kRates), UnorderedElementsAre(1, 2, 3));
-  EXPECT_THAT(choose_host_units(units, size_t{1} << 40, kRates), UnorderedElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(choose_host_units(units, 8 << 20, kRates), UnorderedElementsAre(Pair(3, 16)));
+  EXPECT_THAT(choose_host_units(units, 16 << 20, kRates), UnorderedElementsAre(Pair(1, 16), Pair(3, 16)));
+  EXPECT_THAT(choose_host_units(units, 17 << 20, kRates), UnorderedElementsAre(Pair(1, 16), Pair(2, 1), Pair(3, 16)));
+  EXPECT_THAT(choose_host_units(units, size_t{1} << 40, kRates),
+              UnorderedElementsAre(Pair(0, 1), Pair(1, 16), Pair(2, 1), Pair(3, 16)));
 }
 
 TEST(Placement, MovesNoMoreThanNeeded) {
   // Per byte the large matrix costs less, so it goes first; then it alone is enough.
   const std::vector<Weights::Unit> units{matrix(64 << 20), matrix(1 << 10), matrix(0)};
-  EXPECT_THAT(choose_host_units(units, 1 << 20, kRates), UnorderedElementsAre(0));
+  EXPECT_THAT(choose_host_units(units, 1 << 20, kRates), UnorderedElementsAre(Pair(0, 1)));
   EXPECT_THAT(choose_host_units(units, 0, kRates), testing::IsEmpty());
-  EXPECT_THAT(choose_host_units(units, size_t{1} << 40, kRates), UnorderedElementsAre(0, 1));
+  EXPECT_THAT(choose_host_units(units, size_t{1} << 40, kRates), UnorderedElementsAre(Pair(0, 1), Pair(1, 1)));
   // The experts free too little; with the matrix they are no longer needed.
-  EXPECT_THAT(choose_host_units({experts(1 << 10), matrix(1 << 20)}, 1 << 20, kRates), UnorderedElementsAre(1));
+  EXPECT_THAT(choose_host_units({experts(1 << 10), matrix(1 << 20)}, 1 << 20, kRates),
+              UnorderedElementsAre(Pair(1, 1)));
+  // Experts stay one by one.
+  const std::vector<Weights::Unit> layers{experts(16 << 20), experts(16 << 20)};
+  EXPECT_THAT(choose_host_units(layers, 1, kRates), UnorderedElementsAre(Pair(1, 1)));
+  EXPECT_THAT(choose_host_units(layers, (18 << 20) + 1, kRates), UnorderedElementsAre(Pair(0, 3), Pair(1, 16)));
+}
+
+TEST(Placement, LayersAreDividedWhereTheDeviceIsSlow) {
+  const std::vector<Weights::Unit> layers{experts(64 << 20), matrix(1 << 20), experts(64 << 20)};
+  const size_t half = 64 << 20;
+  // A hand-over of 20 us, and the device reads a layer's 8 MB in 8 us, or in 80 us.
+  PlacementRates rates = kRates;
+  EXPECT_THAT(choose_host_units(layers, half, rates), UnorderedElementsAre(Pair(2, 16)));
+  rates.device_gbs = 100;
+  EXPECT_THAT(choose_host_units(layers, half, rates), UnorderedElementsAre(Pair(0, 8), Pair(2, 8)));
+  EXPECT_THAT(choose_host_units(layers, half, rates, false), UnorderedElementsAre(Pair(2, 16)));
+  EXPECT_THAT(choose_host_units(layers, half, kRates, true), UnorderedElementsAre(Pair(0, 8), Pair(2, 8)));
+  EXPECT_THAT(choose_host_units(layers, 1, kRates, true), UnorderedElementsAre(Pair(2, 1)));
+  // All experts are too few.
+  EXPECT_THAT(choose_host_units(layers, (128 << 20) + 1, rates, true),
+              UnorderedElementsAre(Pair(0, 16), Pair(1, 1), Pair(2, 16)));
 }
 
 TEST(Placement, PenaltyIsBytesOverTheDifferenceOfRates) {
   const Weights::Unit unit = matrix(100'000'000);
-  EXPECT_NEAR(host_penalty_us(unit, kRates), 20 + 100e6 / 50e3 - 100e6 / 1000e3, 1e-6);
-  const HostShare share = describe_share({unit, experts(80'000'000)}, {1}, kRates);
+  EXPECT_NEAR(host_penalty_us(unit, 1, kRates), 20 + 100e6 / 50e3 - 100e6 / 1000e3, 1e-6);
+  // A quarter of the experts on the host: the device computes the others meanwhile.
+  EXPECT_NEAR(host_penalty_us(experts(80'000'000), 4, kRates), 20 + 2.5e6 / 50e3 - 10e6 / 1000e3, 1e-6);
+  PlacementRates slow = kRates;
+  slow.device_gbs = 10;
+  EXPECT_NEAR(host_penalty_us(experts(80'000'000), 4, slow), -2.5e6 / 10e3, 1e-6);
+  const HostShare share = describe_share({unit, experts(80'000'000)}, {{1, 4}}, kRates);
   EXPECT_EQ(share.expert_layers, 1);
+  EXPECT_EQ(share.experts, 4);
   EXPECT_EQ(share.linears, 0);
-  EXPECT_EQ(share.bytes_of_a_row, 10'000'000);
-  EXPECT_THAT(share.to_string(), testing::HasSubstr("experts of 1 of 1 layers (80.0 MB)"));
+  EXPECT_EQ(share.bytes_of_a_row, 2'500'000);
+  EXPECT_THAT(share.to_string(), testing::HasSubstr("4 of 16 experts, in 1 of 1 layers (20.0 MB)"));
 }
 
 LoadOptions options_for(const Expected& expected) {
@@ -76,6 +106,13 @@ void expect_close(const Rows& actual, const Rows& expected) {
   }
 }
 
+constexpr int64_t kNever = int64_t{1} << 40;
+struct Ways {
+  double part;
+  bool split;
+  int64_t stream_rows;
+};
+
 class HostShareTest : public testing::TestWithParam<const char*> {};
 
 TEST_P(HostShareTest, GivesTheLogitsOfTheWholeDevice) {
@@ -86,11 +123,20 @@ TEST_P(HostShareTest, GivesTheLogitsOfTheWholeDevice) {
   EXPECT_FALSE(whole->rank().uses_host());
   const auto length = static_cast<int32_t>(expected.tokens.size());
   const Rows logits = all_logits(*whole, expected.tokens, length);
-  for (const double part : {0.2, 0.6}) {
-    SCOPED_TRACE(part);
-    const auto split = load(folder.string(), limited(folder, options, part));
+  for (const Ways ways : {Ways{0.2, false, kNever}, Ways{0.6, false, kNever}, Ways{0.2, true, kNever},
+                          Ways{0.6, true, kNever}, Ways{0.2, true, 5}, Ways{0.6, false, 1}}) {
+    SCOPED_TRACE(fmt::format("{} {} {}", ways.part, ways.split, ways.stream_rows));
+    LoadOptions few = limited(folder, options, ways.part);
+    few.split_experts = ways.split;
+    few.stream_rows = ways.stream_rows;
+    const auto split = load(folder.string(), few);
     ASSERT_TRUE(split->rank().uses_host());
     EXPECT_LE(split->memory().total(), split->options().gpu_memory);
+    const HostShare& share = split->rank().host_share();
+    if (share.linears == 0 && ways.split) {
+      EXPECT_EQ(share.expert_layers, share.all_expert_layers);
+    }
+    EXPECT_THAT(share.stream_rows, testing::AnyOf(0, ways.stream_rows));  // 0: the stages do not fit, or no experts
     for (const int32_t chunk : {length, 7, 1}) expect_close(all_logits(*split, expected.tokens, chunk), logits);
   }
 }
@@ -99,6 +145,68 @@ INSTANTIATE_TEST_SUITE_P(Models, HostShareTest,
                          testing::Values("qwen3_moe", "glm4_moe", "gpt_oss", "phimoe", "llama_gqa", "opt", "gemma3",
                                          "gpt2"),
                          [](const auto& info) { return std::string(info.param); });
+
+// Routers that send all tokens to experts on one side. Four to six of eight experts are on the host.
+TEST(HostShare, AllTokensMayChooseOneSide) {
+  const std::vector<int32_t> tokens{3, 141, 59, 265, 358, 97, 93, 238, 46, 264, 338, 327};
+  const auto on_device = [](int64_t, int64_t) { return 0.0f; };  // of equal scores the first two are chosen
+  const auto on_host = [](int64_t expert, int64_t column) {      // one of each pair has a positive score
+    if (expert < 4) return 0.0f;
+    const float scale = column % 2 == expert / 2 % 2 ? 1.0f : 0.0f;
+    return expert % 2 == 0 ? scale : -scale;
+  };
+  MixtureFiles files;
+  using Router = std::function<float(int64_t, int64_t)>;
+  for (const Router& weights : {Router(on_device), Router(on_host)}) {
+    files.set_routers(weights);
+    const std::string path = files.write({[](const std::string&) { return DType::F32; }});
+    LoadOptions options{.threads = 2, .exact = true, .context = 64, .rows = 16, .logit_rows = 16, .block_size = 16};
+    const Rows logits = all_logits(*load(path, options), tokens, 12);
+    options = limited(path, options, 0.5);
+    options.split_experts = true;
+    for (const int64_t stream_rows : {kNever, int64_t{8}}) {
+      options.stream_rows = stream_rows;
+      const auto split = load(path, options);
+      const HostShare& share = split->rank().host_share();
+      EXPECT_EQ(share.stream_rows, stream_rows == kNever ? 0 : stream_rows);
+      EXPECT_GE(share.experts, 8);   // four of each layer
+      EXPECT_LE(share.experts, 12);  // six
+      for (const int32_t chunk : {12, 3, 1}) expect_close(all_logits(*split, tokens, chunk), logits);
+    }
+  }
+}
+
+TEST(HostShare, RequestsTogetherGiveTheTokensOfTheWholeDevice) {
+  const std::filesystem::path folder = goldens_folder() / "qwen3_moe";
+  LoadOptions options{.threads = 2, .exact = true, .context = 128, .sequences = 3, .rows = 24, .block_size = 16};
+  const auto tokens = [&](const LoadOptions& load_options) {
+    const auto runner = load(folder.string(), load_options);
+    Engine engine(*runner);
+    std::map<RequestId, std::vector<int32_t>> all;
+    std::vector<std::vector<int32_t>> kept;
+    std::vector<RequestId> ids;
+    for (int i = 0; i < 5; ++i) {
+      Request request{{}, {.temperature = 0}, 6 + 2 * i};
+      for (int t = 0; t < 3 + 11 * i; ++t) request.prompt.push_back((t * 7 + i) % 70);
+      ids.push_back(engine.submit(request));
+    }
+    const RequestId doomed = engine.submit({{4, 5, 6}, {}, 50});
+    for (int step = 0;; ++step) {
+      if (step == 6) engine.cancel(doomed);
+      if (!engine.step([&](const Emission& e) { all[e.id].push_back(e.token); })) break;
+    }
+    for (const RequestId id : ids) kept.push_back(all[id]);
+    EXPECT_EQ(engine.running() + engine.waiting(), 0u);
+    return kept;
+  };
+  const auto whole = tokens(options);
+  options = limited(folder, options, 0.5);
+  for (const bool split : {false, true}) {
+    options.split_experts = split;
+    options.stream_rows = 9;  // prompts stream, decodes do not
+    EXPECT_EQ(tokens(options), whole);
+  }
+}
 
 TEST(HostShare, BatchInvariantPassesKeepTheirBits) {
   const std::filesystem::path folder = goldens_folder() / "glm4_moe";

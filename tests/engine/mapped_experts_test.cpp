@@ -94,6 +94,7 @@ TEST(MappedExperts, BesideADeviceTheyStayInTheFileToo) {
   const auto whole = load(path, options);
   options.cpu_as_card = true;
   options.gpu_memory = whole->memory().total() - 100'000;
+  options.stream_rows = int64_t{1} << 40;  // without copies for the device
   const auto beside = load(path, options);
   ASSERT_TRUE(beside->rank().uses_host());
   EXPECT_FALSE(beside->rank().mapped_experts().any());

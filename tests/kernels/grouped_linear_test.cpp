@@ -102,6 +102,29 @@ class GroupedFixture {
     return y;
   }
 
+  // The groups below `first`, then the others.
+  TestMatrix run_parts(const Kernel<GroupedLinearOp>& kernel, GroupedLinearProblem p, Hardware hardware,
+                       int64_t first) {
+    hardware.threads = 2;
+    TestMatrix y = case_.sum ? before_ : TestMatrix(before_.view().rows, before_.view().cols);
+    p.all_groups = p.groups;
+    for (const auto& [begin, count] : {std::pair(int64_t{0}, first), std::pair(first, case_.groups - first)}) {
+      p.groups = count;
+      GroupedWeights some = weights_;
+      some.groups = count;
+      some.data = weights_.data.subspan(static_cast<size_t>(begin), static_cast<size_t>(count));
+      GroupedLinearArgs call = args(y);
+      call.weights = &some;
+      call.routing = call.routing.part(begin, count);
+      if (call.bias != nullptr) call.bias += begin * case_.n;
+      GuardedBuffer workspace(kernel.workspace_bytes(p, hardware));
+      kernel.run(call, {&pools_[1], workspace.data(), nullptr, &hardware});
+      EXPECT_TRUE(workspace.guards_are_untouched());
+    }
+    EXPECT_TRUE(y.spare_is_untouched());
+    return y;
+  }
+
   // A single row of the batch, as a batch of its own.
   TestMatrix run_row(const Kernel<GroupedLinearOp>& kernel, GroupedLinearProblem p, Hardware hardware, int64_t row) {
     hardware.threads = 1;
@@ -221,6 +244,25 @@ INSTANTIATE_TEST_SUITE_P(Formats, GroupedLinearTest, testing::ValuesIn([] {
                            return all;
                          }()),
                          [](const auto& info) { return std::string(name(info.param)); });
+
+// Two devices that hold some of the matrices each: together they write what one device writes.
+TEST_P(GroupedLinearTest, PartsOfTheGroupsAddUp) {
+  SCOPED_TRACE("MILLRACE_TEST_SEED=" + std::to_string(random_.seed()));
+  for (const GroupedLinearCase& c : kGroupedCases) {
+    GroupedFixture f(c, GetParam(), experts(c.n, c.groups), kColumns, random_);
+    for (const auto* layout : LinearOp::cpu_layouts()) {
+      if (!layout->accepts(GetParam(), c.n, kColumns, test_hardware())) continue;
+      f.use(*layout);
+      for (const auto* kernel : GroupedLinearOp::cpu()) {
+        const GroupedLinearProblem p = f.problem(Precision::Fast, false);
+        if (!kernel->can_run(p, test_hardware())) continue;
+        SCOPED_TRACE(to_string(p) + " with " + std::string(kernel->name()));
+        TestMatrix y = f.run_parts(*kernel, p, test_hardware(), 1 + random_.below(static_cast<int>(c.groups) - 1));
+        f.expect_close(y, grouped_tolerance(p, kernel->name()));
+      }
+    }
+  }
+}
 
 // More rows of one expert than a piece has, and fewer panels than workers.
 TEST(GroupedLinear, GateAndUpMayLieApart) {

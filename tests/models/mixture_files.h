@@ -51,6 +51,16 @@ class MixtureFiles {
   }
   ~MixtureFiles() { std::filesystem::remove_all(folder_); }
 
+  // Sets the routers' weights, so that a test knows the choices.
+  void set_routers(const std::function<float(int64_t expert, int64_t column)>& weight) {
+    for (const TensorInfo& tensor : source_->tensors()) {
+      if (tensor.name.find("ffn_gate_inp") == std::string::npos) continue;
+      auto& values = values_.at(tensor.name);
+      for (int64_t i = 0; i < std::ssize(values); ++i)
+        values[static_cast<size_t>(i)] = weight(i / tensor.shape[1], i % tensor.shape[1]);
+    }
+  }
+
   std::string write(const MixtureForm& form) {
     std::vector<GgufTensor> tensors;
     std::vector<std::vector<std::byte>> data;

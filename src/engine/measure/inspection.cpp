@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
+#include <set>
 
 #include "base/error.h"
 #include "engine/measure/benchmark.h"
@@ -58,13 +60,19 @@ Inspection inspect(std::shared_ptr<const WeightSource> source, const LoadOptions
     describe_config(planned.model().config(), i);
     describe_state(planned, i);
     i.active_parameters = i.parameters;
+    double unused = 0;
+    std::set<const Grouped*> copies;  // of experts in host memory, for the GPU
     const auto without_unused = [&](const Ops& ops) {
       for (const Grouped* g : ops.groupeds()) {
-        if (!g->of_heads) i.active_parameters -= (g->weights.groups - g->per_row) * g->weights.n * g->weights.k;
+        copies.insert(g->streamed);
+        if (g->of_heads || copies.contains(g)) continue;
+        const auto held = static_cast<double>(g->weights.groups * g->weights.n * g->weights.k);
+        unused += held * (1 - g->share_of_a_row());
       }
     };
-    without_unused(planned.ops());
     if (const HostSide* host = planned.ops().host()) without_unused(host->ops());
+    without_unused(planned.ops());
+    i.active_parameters -= std::llround(unused);
     i.memory = planned.memory();
     i.host = planned.rank().host_share();
     i.mapped = planned.rank().mapped_experts();

@@ -285,16 +285,20 @@ class Step {
   }
 
   void activate_products() const {
-    for_rows(executor_, routing_.pairs(), n_, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
+    const int64_t first = routing_.offsets[0], count = routing_.offsets[routing_.groups] - first;
+    for_rows(executor_, count, n_, [&](int64_t begin, int64_t end) {
+      for (int64_t i = first + begin; i < first + end; ++i) {
         const Matrix both{DType::F32, 1, n_, n_, reinterpret_cast<std::byte*>(products_ + i * n_)};
         activate(both.columns(0, n_ / 2), both.columns(n_ / 2, n_ / 2), args_.y.rows_from(routing_.order[i], 1));
       }
     });
   }
 
+  // Skipped pairs have no product.
   void find_positions() const {
-    for (int64_t i = 0; i < routing_.pairs(); ++i) positions_[routing_.order[i]] = static_cast<int32_t>(i);
+    if (routing_.partial) std::fill_n(positions_, routing_.pairs(), WeightedSum::kNone);
+    const int64_t end = routing_.offsets[routing_.groups];
+    for (int64_t i = routing_.offsets[0]; i < end; ++i) positions_[routing_.order[i]] = static_cast<int32_t>(i);
   }
 
   void add_products(int64_t column) const {
@@ -340,16 +344,17 @@ bool ExpertsKernel::can_run(const Problem& p, const Hardware& hardware) const {
 
 double ExpertsKernel::estimate_us(const Problem& p, const Hardware& hardware) const {
   ExpertChoice choice(matrix_of(p), hardware, only_);
-  const double active = std::max(p.expected_active(), 1.0), pairs = double(p.pairs());
+  const double active = std::max(p.expected_active(), 0.01), pairs = p.expected_pairs();
   const auto rows = std::max<int64_t>(1, static_cast<int64_t>(pairs / active + 0.5));
   const PieceKernel* kernel = p.invariant ? choice.of_any() : choice.of(rows);
   LinearProblem stacked = matrix_of(p);  // the active matrices as one
-  stacked.n = static_cast<int64_t>(double(p.n) * active);
+  stacked.n = std::max<int64_t>(1, static_cast<int64_t>(double(p.n) * active));
   stacked.m = rows;
-  const double more_rows = p.rows == 1 && !p.sum ? 0 : pairs - double(rows);
+  const double more_rows = p.rows == 1 && !p.sum ? 0 : std::max(0.0, pairs - double(rows));
   const double quantize_us = 1e-3 * kFlopsToQuantize * more_rows * double(p.k) / hardware.ceilings.f32_gflops;
-  const double activate_us = p.gated ? row_work_us(p.pairs() * p.n / 2, 100, hardware) : 0;
-  const double sum_us = p.sum ? row_work_us(p.pairs() * p.n, 12, hardware) : 0;
+  const auto elements = static_cast<int64_t>(pairs * double(p.n));
+  const double activate_us = p.gated ? row_work_us(elements / 2, 100, hardware) : 0;
+  const double sum_us = p.sum ? row_work_us(elements, 12, hardware) : 0;
   return kernel->estimate_us(stacked, hardware) + quantize_us + activate_us + sum_us;
 }
 

@@ -34,12 +34,14 @@ struct GroupedLinearProblem {
   bool gated = false;  // the first n / 2 rows of a matrix are gate, the others up
   bool sum = false;
   bool invariant = false;  // one linear kernel for every number of rows; `rows` still bounds the workspace
+  int64_t all_groups = 0;  // that rows choose among, if the problem has only `groups` of them; 0: all
 
   friend bool operator==(const GroupedLinearProblem&, const GroupedLinearProblem&) = default;
   GroupedLinearProblem bucketed() const;  // rounds rows up to their bucket; a bucket shares one plan
   int64_t pairs() const { return rows * per_row; }
-  // Groups that so many pairs choose on average if all groups are equally likely.
+  // Groups that rows choose on average, and pairs of these groups, if all groups are equally likely.
   double expected_active() const;
+  double expected_pairs() const;
 };
 std::string to_string(const GroupedLinearProblem& problem);
 

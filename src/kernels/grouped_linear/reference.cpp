@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -33,8 +34,13 @@ double dot(const GroupedWeights& weights, int64_t group, int64_t row, const floa
 
 // Row i of the pair's matrix times x, plus the bias.
 double product(const GroupedLinearArgs& args, int64_t pair, int64_t i, const float* x) {
-  const int64_t group = args.routing.chosen[pair], n = args.weights->n;
+  const int64_t group = args.routing.chosen[pair] - args.routing.first, n = args.weights->n;
   return dot(*args.weights, group, i, x) + (args.bias != nullptr ? args.bias[group * n + i] : 0);
+}
+
+bool is_skipped(const Routing& routing, int64_t pair) {
+  const int64_t group = routing.chosen[pair] - routing.first;
+  return group < 0 || group >= routing.groups;
 }
 
 float gated(const GroupedLinearArgs& args, float gate, float up) {
@@ -64,6 +70,7 @@ class ReferenceGroupedLinear final : public Kernel<GroupedLinearOp> {
     const int64_t per_row = args.routing.per_row, half = args.weights->n / 2;
     const float* x = args.x.row<float>(row);
     for (int64_t pair = row * per_row; pair < (row + 1) * per_row; ++pair) {
+      if (is_skipped(args.routing, pair)) continue;
       float* y = args.y.row<float>(pair);
       for (int64_t i = 0; i < args.y.cols; ++i) {
         y[i] = static_cast<float>(product(args, pair, i, x));
@@ -76,8 +83,10 @@ class ReferenceGroupedLinear final : public Kernel<GroupedLinearOp> {
     const int64_t per_row = args.routing.per_row;
     for (int64_t i = 0; i < args.y.cols; ++i) {
       double sum = 0;
-      for (int64_t pair = row * per_row; pair < (row + 1) * per_row; ++pair)
+      for (int64_t pair = row * per_row; pair < (row + 1) * per_row; ++pair) {
+        if (is_skipped(args.routing, pair)) continue;
         sum += args.routing.weights[pair] * product(args, pair, i, args.x.row<float>(pair));
+      }
       args.y.row<float>(row)[i] += static_cast<float>(sum);
     }
   }
@@ -91,7 +100,11 @@ const Kernel<GroupedLinearOp>* GroupedLinearOp::reference() {
 }
 
 double GroupedLinearProblem::expected_active() const {
-  return double(groups) * (1 - std::pow(1 - double(per_row) / double(groups), double(rows)));
+  return double(groups) * (1 - std::pow(1 - double(per_row) / double(std::max(groups, all_groups)), double(rows)));
+}
+
+double GroupedLinearProblem::expected_pairs() const {
+  return double(pairs()) * double(groups) / double(std::max(groups, all_groups));
 }
 
 GroupedLinearProblem GroupedLinearProblem::bucketed() const {
@@ -101,9 +114,10 @@ GroupedLinearProblem GroupedLinearProblem::bucketed() const {
 }
 
 std::string to_string(const GroupedLinearProblem& p) {
-  return fmt::format("grouped_linear {} {} {} {}x{}x{} rows={} per_row={} x={}{}{}{}", name(p.format), p.layout,
+  const std::string part = p.all_groups > p.groups ? fmt::format(" of={}", p.all_groups) : "";
+  return fmt::format("grouped_linear {} {} {} {}x{}x{} rows={} per_row={} x={}{}{}{}{}", name(p.format), p.layout,
                      p.precision == Precision::Exact ? "exact" : "fast", p.groups, p.n, p.k, p.rows, p.per_row,
-                     name(p.x), p.gated ? " gated" : "", p.sum ? " sum" : "", p.invariant ? " invariant" : "");
+                     name(p.x), p.gated ? " gated" : "", p.sum ? " sum" : "", p.invariant ? " invariant" : "", part);
 }
 
 }  // namespace millrace

@@ -14,8 +14,19 @@ struct Routing {
   float* weights = nullptr;    // [rows * per_row]: factor of each pair in the row's weighted sum
   int32_t* order = nullptr;    // [rows * per_row]: pairs sorted by group, ascending within a group
   int32_t* offsets = nullptr;  // [groups + 1]: group g has the pairs order[offsets[g]] .. order[offsets[g + 1] - 1]
+  int64_t first = 0;           // `chosen` counts groups from here on
+  bool partial = false;        // some pairs chose other groups: kernels skip them, and their rows of y stay as they are
 
   int64_t pairs() const { return rows * per_row; }
+  // Groups begin .. begin + count - 1 alone, for a device that holds no others.
+  Routing part(int64_t begin, int64_t count) const {
+    Routing some = *this;
+    some.groups = count;
+    some.offsets += begin;
+    some.first += begin;
+    some.partial |= count < groups;
+    return some;
+  }
 };
 
 }  // namespace millrace

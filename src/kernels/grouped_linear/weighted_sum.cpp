@@ -21,13 +21,16 @@ void add(const WeightedSum& s, float* y, int64_t n) {
   for (; i + kLanes <= n; i += kLanes) {
     F32Vec sum = hn::Zero(kF32);
     for (int64_t j = 0; j < s.count; ++j) {
+      if (s.rows[j] == WeightedSum::kNone) continue;
       sum = hn::MulAdd(broadcast(s.weights[j]), load(s.products + s.rows[j] * s.stride + i), sum);
     }
     store(hn::Add(load(y + i), sum), y + i);
   }
   for (; i < n; ++i) {
     float sum = 0;
-    for (int64_t j = 0; j < s.count; ++j) sum += s.weights[j] * s.products[s.rows[j] * s.stride + i];
+    for (int64_t j = 0; j < s.count; ++j) {
+      if (s.rows[j] != WeightedSum::kNone) sum += s.weights[j] * s.products[s.rows[j] * s.stride + i];
+    }
     y[i] += sum;
   }
 }

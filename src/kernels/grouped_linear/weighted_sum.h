@@ -8,9 +8,10 @@
 namespace millrace {
 
 struct WeightedSum {
+  static constexpr int32_t kNone = -1;
   const float* products = nullptr;
   int64_t stride = 0;              // elements from one row of products to the next
-  const int32_t* rows = nullptr;   // [count]: which products to add
+  const int32_t* rows = nullptr;   // [count]: which products to add; kNone: none
   const float* weights = nullptr;  // [count]
   int64_t count = 0;
 };

@@ -24,11 +24,17 @@ struct GroupedParams {
   int per_row, pairs;
   bool sum;  // x has a row for each pair, and results are multiplied with the pair's weight
   const int32_t *chosen, *order, *offsets;
+  int first_group;  // `chosen` counts groups from here on
   const float* pair_weights;
   Activation activation;
   SwigluClamp clamp;  // of Activation::ClampedSwiglu
   GpuMatrix y;        // [pairs, outputs], or [rows, outputs] of a kernel that adds up the pairs itself
 
+  // Group of a pair; -1: its matrix is elsewhere, and the pair is skipped.
+  __device__ int group_of(int pair) const {
+    const int group = chosen[pair] - first_group;
+    return group >= 0 && group < groups ? group : -1;
+  }
   __device__ int x_row(int pair) const { return sum ? pair : pair / per_row; }
   __device__ const std::byte* matrix(int group) const { return weights + group * group_bytes; }
 };
@@ -52,6 +58,7 @@ inline GroupedParams grouped_params(const GroupedLinearArgs& a) {
           a.routing.chosen,
           a.routing.order,
           a.routing.offsets,
+          static_cast<int>(a.routing.first),
           a.routing.weights,
           a.activation,
           a.clamp,

@@ -39,11 +39,11 @@ inline double tiles_us(const GroupedLinearProblem& p, const Hardware& hardware, 
                        double row_bytes, double product_bytes) {
   constexpr double kBeginUs = 4;  // until the first products
   const double size = rates.size;
-  const double active = p.expected_active(), each = double(p.pairs()) / active;
+  const double active = std::max(p.expected_active(), 0.01), each = p.expected_pairs() / active;
   const double tiles = active * (each <= size / 2 ? 1 : each / size + 0.5);
   const double streamed = double(p.n) * row_bytes * (active + 0.3 * (tiles - active));
   const double flops = 2.0 * double(p.n) * double(p.k) * tiles * size;
-  const double products = p.sum ? 2.0 * product_bytes * double(p.pairs() * p.n) : 0;
+  const double products = p.sum ? 2.0 * product_bytes * p.expected_pairs() * double(p.n) : 0;
   const double stream_us = streamed / (rates.part_of_bandwidth * hardware.ceilings.read_gbs) * 1e-3;
   const double multiply_us = flops / (rates.part_of_peak * hardware.ceilings.bf16_gflops) * 1e-3;
   return kBeginUs + std::max(stream_us, multiply_us) + gpu_us(products, hardware, 0.6) +

@@ -27,14 +27,14 @@ class PackedGrouped final : public Kernel<GroupedLinearOp> {
   // Weights stream at the bandwidth of the device or at the rate of decoding, once for each tile of pairs. A block
   // waits about 3 us for offsets, rows and x before its first product; some four of a multiprocessor do so at once.
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
-    const double active = p.expected_active(), each = double(p.pairs()) / active;
+    const double active = std::max(p.expected_active(), 0.01), each = p.expected_pairs() / active;
     const double tiles = active * (each <= kTokens / 2 ? 1 : each / kTokens + 0.5);
     const double bytes = double(packed_linear_bytes(format_of_units(p.format), p.n, p.k)) * active;
     const double instructions = double(p.n) * double(p.k) * tiles * (1.6 + 0.6 * kGroups);
     const double decode_us = instructions / (128.0 * 1700.0 * 0.4 * hardware.cores);
     const double blocks = tiles * double(ceil_div(ceil_div(p.n, kUnitRows), kPackedWarps / warps_k(p.k)));
     const double begin_us = 3 * blocks / (4.0 * hardware.cores), busy = std::min(1.0, blocks / (2.0 * hardware.cores));
-    const double products = p.sum ? 8.0 * double(p.pairs() * p.n) : 0;
+    const double products = p.sum ? 8.0 * p.expected_pairs() * double(p.n) : 0;
     return begin_us + std::max(decode_us, bytes / (0.7 * hardware.ceilings.read_gbs) * 1e-3) / busy +
            gpu_us(products, hardware, 0.6) + (p.sum ? hardware.ceilings.region_us : 0);
   }
@@ -54,7 +54,7 @@ class PackedGrouped final : public Kernel<GroupedLinearOp> {
                    format_of_units(a.weights->format),
                    [&](auto format) { return launch_grouped_packed<format.value, kGroups>(params, grid, step); }),
                "starting a grouped linear layer");
-    if (a.sum) check_cuda(add_pairs(products, a.routing.per_row, a.y, step), "adding up experts");
+    if (a.sum) check_cuda(add_pairs(products, a.routing, a.y, step), "adding up experts");
   }
 
  private:

@@ -46,7 +46,7 @@ class PackedTiles final : public Kernel<GroupedLinearOp> {
         with_packed_format(format_of_units(a.weights->format),
                            [&](auto format) { return launch_packed_tiles<format.value, kPairs>(params, grid, step); }),
         "starting a grouped linear layer");
-    if (a.sum) check_cuda(add_pairs(products, params.per_row, a.y, step), "adding up experts");
+    if (a.sum) check_cuda(add_pairs(products, a.routing, a.y, step), "adding up experts");
   }
 
  private:

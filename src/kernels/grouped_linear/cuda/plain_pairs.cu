@@ -91,7 +91,8 @@ __global__ void __launch_bounds__(kThreads, kGated ? 3 : 2)
   T* x = reinterpret_cast<T*>(shared);
   let_next_kernel_start();
   wait_for_previous_kernel();
-  const int pair = p.order != nullptr ? p.order[blockIdx.x] : static_cast<int>(blockIdx.x), group = p.chosen[pair];
+  const int pair = p.order != nullptr ? p.order[blockIdx.x] : static_cast<int>(blockIdx.x), group = p.group_of(pair);
+  if (group < 0) return;
   const int first = (static_cast<int>(blockIdx.y) * kWarps + static_cast<int>(threadIdx.x) / 32) * kEach;
   const int second = kGated ? p.half + first : first + 1;
   const T* matrix = reinterpret_cast<const T*>(p.matrix(group));
@@ -129,9 +130,9 @@ __global__ void __launch_bounds__(kThreads, 2) sum_pairs(const __grid_constant__
   const auto load_pairs = [&](int first) {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      rows.live[r] = first + r < p.per_row && column < p.outputs;
-      const int group = p.chosen[first_pair + (rows.live[r] ? first + r : 0)];
-      rows.rows[r] = reinterpret_cast<const T*>(p.matrix(group)) + (rows.live[r] ? column : 0) * stride;
+      const int group = first + r < p.per_row ? p.group_of(first_pair + first + r) : -1;
+      rows.live[r] = group >= 0 && column < p.outputs;
+      rows.rows[r] = reinterpret_cast<const T*>(p.matrix(max(group, 0))) + (rows.live[r] ? column : 0) * stride;
     }
     rows.load(rows.lane_column());
   };
@@ -151,7 +152,7 @@ __global__ void __launch_bounds__(kThreads, 2) sum_pairs(const __grid_constant__
       const int pair = first_pair + first + r;
       const float weight = p.pair_weights[pair];
       total = fmaf(weight, sums[r], total);
-      if (p.bias != nullptr) biases += weight * p.bias[static_cast<int64_t>(p.chosen[pair]) * p.n + column];
+      if (p.bias != nullptr) biases += weight * p.bias[static_cast<int64_t>(p.group_of(pair)) * p.n + column];
     }
     if (first + kRows < p.per_row) load_pairs(first + kRows);
   }
@@ -175,7 +176,7 @@ class PlainPairs final : public Kernel<GroupedLinearOp> {
   // Each pair reads its whole matrix, the second and later ones of a group from the cache.
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
     const double each = 2.0 * double(p.n) * double(p.k), active = p.expected_active();
-    const double again = (double(p.pairs()) - active) * 0.4;
+    const double again = std::max(0.0, p.expected_pairs() - active) * 0.4;
     return gpu_us(each * (active + again), hardware, 0.8);
   }
   void run(const Args& a, const Executor& executor) const override {

@@ -227,7 +227,7 @@ class PlainTiles final : public Kernel<GroupedLinearOp> {
                       static_cast<unsigned>(most_tiles(params.pairs, params.groups, S::kPairs)));
     if (a.gated) shape.grid.x = static_cast<unsigned>(ceil_div(params.half, S::kRows / 2));
     const cudaError_t status = launch_kernel(multiply_tiles<T, S>, shape, step, params, packed_linear_stride(params.k));
-    return status == cudaSuccess && a.sum ? add_pairs(products, params.per_row, a.y, step) : status;
+    return status == cudaSuccess && a.sum ? add_pairs(products, a.routing, a.y, step) : status;
   }
 
   std::string_view name_;

@@ -37,7 +37,8 @@ __global__ void __launch_bounds__(32 * kWarps)
   const int output = static_cast<int>(blockIdx.y) * kWarps + static_cast<int>(threadIdx.x) / 32;
   if (output >= p.outputs) return;
   if (!p.sum) {
-    const int group = p.chosen[item];
+    const int group = p.group_of(item);
+    if (group < 0) return;
     const float gate = multiply_row<F>(p, rows, group, output, p.x_row(item));
     const float up = p.half > 0 ? multiply_row<F>(p, rows, group, p.half + output, p.x_row(item)) : 0;
     if (lane == 0) store_pair(p, item, group, output, gate, up);
@@ -45,7 +46,8 @@ __global__ void __launch_bounds__(32 * kWarps)
   }
   float total = 0;
   for (int pair = item * p.per_row; pair < (item + 1) * p.per_row; ++pair) {
-    const int group = p.chosen[pair];
+    const int group = p.group_of(pair);
+    if (group < 0) continue;
     float product = multiply_row<F>(p, rows, group, output, pair);
     if (p.bias != nullptr) product += p.bias[static_cast<int64_t>(group) * p.n + output];
     total = fmaf(p.pair_weights[pair], product, total);
@@ -62,7 +64,7 @@ class SimpleGrouped final : public Kernel<GroupedLinearOp> {
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
     const double weights = double(p.n) * double(row_bytes(p.format, p.k));
     return gpu_us(weights * p.expected_active(), hardware, 0.25) +
-           2.0 * double(p.n) * double(p.k) * double(p.pairs()) / (0.05 * hardware.ceilings.f32_gflops) * 1e-3;
+           2.0 * double(p.n) * double(p.k) * p.expected_pairs() / (0.05 * hardware.ceilings.f32_gflops) * 1e-3;
   }
   void run(const Args& a, const Executor& executor) const override {
     const GroupedParams params = grouped_params(a);

@@ -6,7 +6,8 @@
 
 namespace millrace {
 
-// y[row] += products[row * per_row] + products[row * per_row + 1] + ..., in this order. `products` has y's columns.
-cudaError_t add_pairs(const Matrix& products, int64_t per_row, const Matrix& y, const CudaStep& step);
+// y[row] += products[row * per_row] + products[row * per_row + 1] + ..., in this order, without the pairs that the
+// routing skips. `products` has y's columns.
+cudaError_t add_pairs(const Matrix& products, const Routing& routing, const Matrix& y, const CudaStep& step);
 
 }  // namespace millrace
