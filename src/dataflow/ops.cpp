@@ -71,7 +71,7 @@ void Ops::warn_of_unused_forced_kernels() const {
   });
 }
 
-// The number of rows for which small ops are planned.
+// The number of rows for which small ops are planned. An op whose workspace depends on the rows needs bucket_rows().
 int64_t Ops::bucket(int64_t rows) const { return options_.batch_invariant ? 1 : bucket_rows(rows); }
 
 void Ops::rope_write(const RopeWriteOp::Args& a) {

@@ -56,7 +56,8 @@ void add_experts(Pass& p, const Experts& experts, const Normed& input, Activatio
   if (experts.router_norm == nullptr) p.linear(x, experts.router, logits);
   if (experts.logit_scale != 1) p.ops.scale(logits, experts.logit_scale);
   const Routing routing = routing_of(p, experts);
-  p.ops.call<RouterOp>({experts.settings, groups, p.ops.bucket(rows)},
+  // Planned for the rows, also in batch-invariant mode: the workspace grows with them, and kernels count in integers.
+  p.ops.call<RouterOp>({experts.settings, groups, bucket_rows(rows)},
                        {.settings = experts.settings,
                         .logits = logits,
                         .choice_bias = experts.choice_bias != nullptr ? experts.choice_bias->data : nullptr,
