@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <thread>
 
-#include "api/drafts.h"
 #include "base/error.h"
+#include "engine/draft_source.h"
 #include "models/model.h"
 #include "store/store.h"
 #include "tensor/kv_dtype.h"
@@ -13,8 +13,6 @@ namespace millrace {
 namespace {
 
 constexpr int64_t kRowsWithLogits = 64;  // in one step: prompts whose logits are wanted are cut into such chunks
-
-std::string draft_of(const millrace_model_options& o) { return o.draft != nullptr ? o.draft : "lookup"; }
 
 void check_ranges(const millrace_model_options& o) {
   if (o.threads < 0 || o.threads > 1024) fail(ErrorKind::Usage, "threads {}: from 0 to 1024", o.threads);
@@ -47,20 +45,21 @@ LoadOptions load_options(const millrace_model_options& o) {
   load.kv_tokens = o.kv_tokens;
   load.logit_rows = std::max<int64_t>(o.sequences, kRowsWithLogits);
   load.batch_invariant = o.batch_invariant != 0;
-  add_draft_rows(draft_of(o), load);
   return load;
 }
 
 }  // namespace
 
 LoadedModel load_model(const std::string& model, const millrace_model_options& o) {
-  const LoadOptions options = load_options(o);
+  LoadOptions options = load_options(o);
   const auto stop = [&o](int64_t done, int64_t total) {
     return o.progress != nullptr && o.progress(o.progress_user, done, total) != 0;
   };
-  const std::string path =
-      model.starts_with("synthetic:") ? model : resolve_model(model, [&] { return stop(0, 0); }).string();
-  std::shared_ptr<const WeightSource> source = open_weights(path);
+  const auto open = [&](const std::string& name) -> std::shared_ptr<const WeightSource> {
+    return open_weights(name.starts_with("synthetic:") ? name
+                                                       : resolve_model(name, [&] { return stop(0, 0); }).string());
+  };
+  std::shared_ptr<const WeightSource> source = open(model);
   LoadedModel loaded;
   find_architecture(*source);  // an unknown one explains more than a missing tokenizer
   loaded.text = load_text_model(*source);
@@ -68,6 +67,7 @@ LoadedModel load_model(const std::string& model, const millrace_model_options& o
     ChatTemplate(o.chat_template, "chat_template");  // reports errors before the model is loaded
     loaded.text.chat = load_chat_templates(*source, o.chat_template);
   }
+  const DraftSource drafts = open_drafts(o.draft != nullptr ? o.draft : "lookup", source, open, options);
   loaded.runner = std::make_unique<Runner>(std::move(source), options);
   // A mapped file whose weights are used in place reports nothing itself.
   int64_t whole = static_cast<int64_t>(loaded.runner->memory().total());
@@ -78,7 +78,8 @@ LoadedModel load_model(const std::string& model, const millrace_model_options& o
   report(0, whole);
   loaded.runner->load(report);
   report(whole, whole);
-  loaded.drafter = drafter_named(draft_of(o), *loaded.runner, loaded.text, [&] { return stop(whole, whole); });
+  loaded.drafter = make_drafter(drafts, *loaded.runner, loaded.text,
+                                [&](Runner& runner) { runner.load([&](int64_t, int64_t) { report(whole, whole); }); });
   return loaded;
 }
 
