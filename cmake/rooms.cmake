@@ -71,6 +71,5 @@ function(millrace_fuzzer name)
   list(TRANSFORM FUZZER_LINKS REPLACE "^([a-z_]+)$" "millrace_\\1")
   add_executable(${name}_fuzz ${PROJECT_SOURCE_DIR}/fuzz/${name}_fuzz.cpp)
   target_link_libraries(${name}_fuzz PRIVATE ${FUZZER_LINKS})
-  # 128-bit checked multiplication is in clang's runtime, not in gcc's.
-  target_link_options(${name}_fuzz PRIVATE -fsanitize=fuzzer --rtlib=compiler-rt)
+  target_link_options(${name}_fuzz PRIVATE -fsanitize=fuzzer)
 endfunction()

@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 #include <sys/eventfd.h>
@@ -44,6 +45,13 @@ auto make_with_progress(millrace::ModelSettings& settings, const nb::object& pro
   }
 }
 
+// Pairs of name and path. Even an empty list lets more be loaded later.
+void add_loras(const nb::handle& pairs, millrace::ModelSettings& s) {
+  s.load_loras = true;
+  for (auto& [name, path] : nb::cast<std::vector<std::pair<std::string, std::string>>>(pairs))
+    s.loras.push_back({.path = std::move(path), .name = std::move(name)});
+}
+
 millrace::ModelSettings model_settings(const nb::kwargs& given) {
   millrace::ModelSettings s;
   for (const auto& [key, value] : given) {
@@ -71,6 +79,8 @@ millrace::ModelSettings model_settings(const nb::kwargs& given) {
       s.prefix_cache = nb::cast<bool>(value);
     else if (name == "batch_invariant")
       s.batch_invariant = nb::cast<bool>(value);
+    else if (name == "lora")
+      add_loras(value, s);
     else
       throw nb::type_error(("unknown option '" + name + "'").c_str());
   }
@@ -148,7 +158,7 @@ class Model {
   }
 
   Request submit(const Text& prompt, const std::optional<Ids>& tokens, const Text& messages, const std::string& fields,
-                 bool whole, int ready_fd) {
+                 bool whole, int ready_fd, const Text& lora) {
     millrace_request_options o;
     millrace_request_options_init(&o);
     o.prompt = text_or_null(prompt);
@@ -157,6 +167,7 @@ class Model {
     if (tokens) o.tokens = tokens->empty() ? &kNoToken : tokens->data(), o.token_count = tokens->size();
     o.fields = fields.c_str();
     o.whole = whole ? 1 : 0;
+    o.lora = text_or_null(lora);
     if (ready_fd >= 0) {  // without the GIL: an event loop reads the descriptor
       o.on_ready = [](void* fd) { eventfd_write(static_cast<int>(reinterpret_cast<intptr_t>(fd)), 1); };
       o.on_ready_user = reinterpret_cast<void*>(static_cast<intptr_t>(ready_fd));
@@ -167,13 +178,14 @@ class Model {
   }
 
   // Float32 of shape [tokens, columns], or [columns] for an embedding.
-  nb::ndarray<float, nb::array_api, nb::device::cpu, nb::c_contig> compute(int kind, const Ids& tokens) {
+  nb::ndarray<float, nb::array_api, nb::device::cpu, nb::c_contig> compute(int kind, const Ids& tokens,
+                                                                           const std::string& lora) {
     auto* values = new std::vector<float>;
     nb::capsule owner(values, [](void* p) noexcept { delete static_cast<std::vector<float>*>(p); });
     {
       const auto model = open();
       const nb::gil_scoped_release free;
-      *values = model->compute(static_cast<millrace_vectors>(kind), tokens);
+      *values = model->compute(static_cast<millrace_vectors>(kind), tokens, lora);
     }
     if (kind == MILLRACE_EMBEDDING_MEAN || kind == MILLRACE_EMBEDDING_LAST || kind == MILLRACE_EMBEDDING)
       return {values->data(), {values->size()}, owner};
@@ -201,6 +213,21 @@ class Model {
     const auto model = open();
     const nb::gil_scoped_release free;
     return model->render_chat(messages, fields);
+  }
+  void load_lora(const std::string& name, const std::string& path, bool replace) {
+    const auto model = open();
+    const nb::gil_scoped_release free;
+    model->load_lora({.path = path, .name = name}, replace);
+  }
+  void unload_lora(const std::string& name) {
+    const auto model = open();
+    const nb::gil_scoped_release free;
+    model->unload_lora(name);
+  }
+  std::vector<std::string> loras() {
+    const auto model = open();
+    const nb::gil_scoped_release free;
+    return model->loras();
   }
   void close() {
     auto last = std::move(model_);
@@ -284,8 +311,11 @@ NB_MODULE(_millrace, m) {
       .def(nb::init<const std::string&, const nb::object&, const nb::kwargs&>(), "model"_a, "progress"_a = nb::none(),
            "options"_a)
       .def("submit", &Model::submit, "prompt"_a = nb::none(), "tokens"_a = nb::none(), "messages"_a = nb::none(),
-           "fields"_a = "{}", "whole"_a = true, "ready_fd"_a = -1)
-      .def("compute", &Model::compute, "kind"_a, "tokens"_a)
+           "fields"_a = "{}", "whole"_a = true, "ready_fd"_a = -1, "lora"_a = nb::none())
+      .def("compute", &Model::compute, "kind"_a, "tokens"_a, "lora"_a = "")
+      .def("load_lora", &Model::load_lora, "name"_a, "path"_a, "replace"_a = false)
+      .def("unload_lora", &Model::unload_lora, "name"_a)
+      .def("loras", &Model::loras)
       .def("info", &Model::info)
       .def("tokenize", &Model::tokenize, "text"_a, "add_special"_a = true)
       .def("detokenize", &Model::detokenize, "tokens"_a, "skip_special"_a = true)

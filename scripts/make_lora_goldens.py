@@ -42,6 +42,7 @@ CASES = [
     Case("qwen3", "qwen3", {"r": 16, "lora_alpha": 16, "target_modules": "all-linear"}),
     Case("gemma3", "gemma3", {"r": 4, "lora_alpha": 8, "target_modules": ["q_proj", "v_proj", "gate_proj", "embed_tokens"]}),
     Case("qwen3_moe", "qwen3_moe", {"r": 4, "lora_alpha": 8, "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj"]}),
+    Case("qwen3_moe_router", "qwen3_moe", {"r": 3, "lora_alpha": 12, "target_modules": ["v_proj"], "target_parameters": ["mlp.gate.weight"]}),
     Case("phi3", "phi3_sliding_window", {
         "r": 6, "lora_alpha": 6, "target_modules": ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]}),
     Case("gpt2", "gpt2", {"r": 4, "lora_alpha": 8, "target_modules": ["c_attn", "c_proj", "c_fc"], "fan_in_fan_out": True}),

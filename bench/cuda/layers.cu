@@ -15,21 +15,19 @@ namespace {
 
 constexpr CudaAttentionKind kCluster = CudaAttentionKind::DecodeCluster, kLine = CudaAttentionKind::Decode;
 constexpr const char *kRows = "gemv-rows", *kDeep = "wgmma-deep", *kHalf = "wgmma", *kNarrow = "wgmma-narrow",
-                     *kPacked = "packed-gemv", *kFew = "packed-few", *kWide = "packed-wgmma", *kFlat = "packed-flat";
+                     *kPacked = "packed-gemv", *kFew = "packed-few", *kFlat = "packed-flat";
 constexpr Way kWays[] = {
     {"cluster", &kCluster, {}},
     {"line", &kLine, {}},
     {"rows", nullptr, {kRows, kRows, kRows, kRows}},
     {"packed", nullptr, {kPacked, kPacked, kPacked, kPacked}},
     {"few", nullptr, {kFew, kFew, kFew, kFew}},
-    {"wide", nullptr, {kWide, kWide, kWide, kWide}},
     {"flat", nullptr, {kFlat, kFlat, kFlat, kFlat}},
     {"deep", nullptr, {kDeep, kDeep, kDeep, kDeep}},
     {"deep, half for gate+up", nullptr, {kDeep, kHalf, kDeep, kDeep}},
     {"cluster, rows", &kCluster, {kRows, kRows, kRows, kRows}},
     {"cluster, packed", &kCluster, {kPacked, kPacked, kPacked, kPacked}},
     {"cluster, few", &kCluster, {kFew, kFew, kFew, kFew}},
-    {"cluster, wide", &kCluster, {kWide, kWide, kWide, kWide}},
     {"cluster, flat", &kCluster, {kFlat, kFlat, kFlat, kFlat}},
     {"cluster, deep", &kCluster, {kDeep, kDeep, kDeep, kDeep}},
     {"line, deep", &kLine, {kDeep, kDeep, kDeep, kDeep}},

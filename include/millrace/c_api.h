@@ -16,7 +16,7 @@ extern "C" {
 #endif
 
 #define MILLRACE_API __attribute__((visibility("default")))
-#define MILLRACE_API_VERSION 2 /* grows when functions or fields are added; nothing is removed */
+#define MILLRACE_API_VERSION 3 /* grows when functions or fields are added; nothing is removed */
 
 typedef enum millrace_status {
   MILLRACE_OK = 0,
@@ -49,6 +49,12 @@ MILLRACE_API void millrace_set_verbosity(int32_t); /* log on stderr: 0 warnings,
 /* `total` is 0 while the model is fetched. A result other than 0 stops loading with MILLRACE_CANCELLED. */
 typedef int32_t millrace_progress(void* user, int64_t done_bytes, int64_t total_bytes);
 
+/* A low-rank adapter: a PEFT folder or a GGUF file, and the name by which requests choose it. */
+typedef struct millrace_lora {
+  const char* name; /* NULL: the name of the file or folder */
+  const char* path;
+} millrace_lora;
+
 typedef struct millrace_model_options {
   size_t size;
   const char* device;          /* "cpu", "cuda", "cuda:N"; NULL or "auto": the first GPU if usable, else the CPU */
@@ -63,9 +69,14 @@ typedef struct millrace_model_options {
   int32_t batch_invariant;     /* results do not depend on other running requests: slower */
   millrace_progress* progress; /* called on the loading thread; NULL: none */
   void* progress_user;
-  /* Since version 2. The source of tokens that a step verifies together: "lookup" (repetitions of the text), "none", or
-   * a smaller model with the same vocabulary. The text stays the same. NULL: lookup. */
+  /* Since version 2. The source of tokens that a step verifies together: "lookup" (repetitions of the text), "mtp" (the
+   * model's own heads), "auto" (mtp if the model has such heads, else lookup), "none", a smaller model with the same
+   * vocabulary, or an EAGLE-3 folder. The text stays the same. NULL: lookup. */
   const char* draft;
+  /* Since version 3. Adapters that are loaded with the model. */
+  const millrace_lora* loras;
+  size_t lora_count;
+  int32_t load_loras; /* more may follow by millrace_lora_load; the plan of a model without any has no room for them */
 } millrace_model_options;
 
 static inline void millrace_model_options_init(millrace_model_options* o) {
@@ -128,6 +139,8 @@ typedef struct millrace_request_options {
    */
   void (*on_ready)(void* user);
   void* on_ready_user;
+  /* Since version 3. The adapter of this name; NULL or "": none. A request keeps its adapter until it ends. */
+  const char* lora;
 } millrace_request_options;
 
 static inline void millrace_request_options_init(millrace_request_options* o) {
@@ -197,6 +210,21 @@ typedef enum millrace_vectors {
 /* Computes a prompt and writes floats to `out`, which has room for all. Blocks; many threads may call at once. */
 MILLRACE_API millrace_status millrace_compute(millrace_model* model, millrace_vectors kind, const int32_t* tokens,
                                               size_t token_count, float* out);
+
+/* Low-rank adapters (since version 3) ----------------------------------------------------------------------------- */
+
+/* Loads an adapter between two steps, if the model was loaded with `loras` or `load_loras`. `name` may be NULL, as in
+ * millrace_lora. `replace`: takes the place of one of this name, and running requests keep the old one; without it, a
+ * name that is taken is an error. */
+MILLRACE_API millrace_status millrace_lora_load(millrace_model* model, const char* name, const char* path,
+                                                int32_t replace);
+/* Later requests do not find the adapter. Its memory is free once the last request that uses it has ended. */
+MILLRACE_API millrace_status millrace_lora_unload(millrace_model* model, const char* name);
+/* The names of the loaded adapters, each with a final NUL; `room` and `count` as in millrace_detokenize. */
+MILLRACE_API millrace_status millrace_lora_names(const millrace_model* model, char* names, size_t room, size_t* count);
+/* millrace_compute with an adapter. */
+MILLRACE_API millrace_status millrace_lora_compute(millrace_model* model, const char* name, millrace_vectors kind,
+                                                   const int32_t* tokens, size_t token_count, float* out);
 
 /* Server ---------------------------------------------------------------------------------------------------------- */
 

@@ -31,6 +31,11 @@ inline millrace_status check(millrace_status status) {
   return status;
 }
 
+struct Lora {        // a low-rank adapter
+  std::string path;  // a PEFT folder or a GGUF file
+  std::string name;  // by which requests choose it; empty: that of the file or folder
+};
+
 struct ModelSettings {
   // "cpu", "cuda" (the first GPU), "cuda:N", or "auto": the first GPU if this build can use it, else the CPU
   std::string device = "auto";
@@ -43,7 +48,9 @@ struct ModelSettings {
   bool prefix_cache = true;   // keep prompts and answers for later requests with the same beginning
   bool batch_invariant = false;
   std::string chat_template;     // Jinja; empty: the model's
-  std::string draft = "lookup";  // or "none", or a smaller model with the same vocabulary; the text stays the same
+  std::string draft = "lookup";  // see c_api.h; the text stays the same
+  std::vector<Lora> loras;       // loaded with the model
+  bool load_loras = false;       // more may follow by load_lora()
   // Called while the model is fetched (total 0) and loaded. False stops.
   std::function<bool(int64_t done_bytes, int64_t total_bytes)> progress;
 };
@@ -55,6 +62,7 @@ struct GenerateSettings {  // unset fields take the model's own defaults
   uint64_t seed = 0;
   std::vector<std::string> stop;
   bool chat = true;  // wrap the prompt in the model's chat template, if it has one
+  std::string lora;  // name of a low-rank adapter; empty: none
 };
 
 struct Generated {
@@ -113,8 +121,15 @@ class Stream {
 
 namespace detail {
 
-// The options point into `settings`, which must outlive them.
-inline millrace_model_options c_options(const ModelSettings& s) {
+inline std::vector<millrace_lora> c_loras(const ModelSettings& s) {
+  std::vector<millrace_lora> loras;
+  for (const Lora& lora : s.loras)
+    loras.push_back({lora.name.empty() ? nullptr : lora.name.c_str(), lora.path.c_str()});
+  return loras;
+}
+
+// The options point into `settings` and `loras`, which must outlive them.
+inline millrace_model_options c_options(const ModelSettings& s, const std::vector<millrace_lora>& loras) {
   millrace_model_options o;
   millrace_model_options_init(&o);
   o.device = s.device.c_str();
@@ -128,6 +143,9 @@ inline millrace_model_options c_options(const ModelSettings& s) {
   o.no_prefix_cache = s.prefix_cache ? 0 : 1;
   o.batch_invariant = s.batch_invariant ? 1 : 0;
   o.draft = s.draft.empty() ? nullptr : s.draft.c_str();
+  o.loras = loras.data();
+  o.lora_count = loras.size();
+  o.load_loras = s.load_loras ? 1 : 0;
   if (!s.progress) return o;
   o.progress = [](void* user, int64_t done, int64_t total) noexcept -> int32_t {
     try {
@@ -174,7 +192,8 @@ class LanguageModel {
  public:
   // A .gguf file, a Hugging Face folder, or a name from `millrace models`, which is downloaded once.
   explicit LanguageModel(const std::string& model, const ModelSettings& settings = {}) {
-    const millrace_model_options options = detail::c_options(settings);
+    const std::vector<millrace_lora> loras = detail::c_loras(settings);
+    const millrace_model_options options = detail::c_options(settings, loras);
     millrace_model* loaded = nullptr;
     check(millrace_model_load(model.c_str(), &options, &loaded));
     model_.reset(loaded);
@@ -210,6 +229,7 @@ class LanguageModel {
     o.seed = static_cast<int64_t>(settings.seed & INT64_MAX);
     o.fields = fields.c_str();
     o.whole = on_text ? 0 : 1;
+    o.lora = settings.lora.c_str();
     Stream stream = submit(o);
     Generated result;
     while (const auto delta = stream.next()) {
@@ -240,12 +260,28 @@ class LanguageModel {
     });
   }
 
-  // Row by row: logits and hidden states have one row per token, embeddings one.
-  std::vector<float> compute(millrace_vectors kind, const std::vector<int32_t>& tokens) {
+  // Adapters come and go between steps; see c_api.h.
+  void load_lora(const Lora& lora, bool replace = false) {
+    check(millrace_lora_load(model_.get(), lora.name.empty() ? nullptr : lora.name.c_str(), lora.path.c_str(),
+                             replace ? 1 : 0));
+  }
+  void unload_lora(const std::string& name) { check(millrace_lora_unload(model_.get(), name.c_str())); }
+  std::vector<std::string> loras() const {
+    const auto joined = detail::sized<std::string>(
+        256, [&](char* to, size_t room, size_t* count) { return millrace_lora_names(model_.get(), to, room, count); });
+    std::vector<std::string> names;
+    for (size_t at = 0; at < joined.size(); at += names.back().size() + 1) names.emplace_back(joined.c_str() + at);
+    return names;
+  }
+
+  // Row by row: logits and hidden states have one row per token, embeddings one. `lora`: name of an adapter.
+  std::vector<float> compute(millrace_vectors kind, const std::vector<int32_t>& tokens, const std::string& lora = {}) {
     const bool rows = kind == MILLRACE_LOGITS || kind == MILLRACE_HIDDEN_STATES;
     const auto width = static_cast<size_t>(kind == MILLRACE_LOGITS ? info().vocabulary : info().hidden);
     std::vector<float> values(width * (rows ? tokens.size() : 1) + 1);
-    check(millrace_compute(model_.get(), kind, tokens.data(), tokens.size(), values.data()));
+    check(lora.empty()
+              ? millrace_compute(model_.get(), kind, tokens.data(), tokens.size(), values.data())
+              : millrace_lora_compute(model_.get(), lora.c_str(), kind, tokens.data(), tokens.size(), values.data()));
     values.pop_back();
     return values;
   }
@@ -261,7 +297,8 @@ class LanguageModel {
 class Server {
  public:
   Server(const std::string& model, const ModelSettings& settings, const millrace_server_options& options) {
-    const millrace_model_options model_options = detail::c_options(settings);
+    const std::vector<millrace_lora> loras = detail::c_loras(settings);
+    const millrace_model_options model_options = detail::c_options(settings, loras);
     millrace_server* started = nullptr;
     check(millrace_server_start(model.c_str(), &model_options, &options, &started));
     server_.reset(started);

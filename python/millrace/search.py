@@ -31,7 +31,7 @@ class SearchResult:
 
 
 def search(llm: LLM, prompt: list[int], budget_tokens: int, value: Optional[Callable[[str], float]], sampling: SamplingParams, *,
-           width: int, segment_tokens: int, parallel: int, beam: int) -> SearchResult:  # fmt: skip
+           width: int, segment_tokens: int, parallel: int, beam: int, lora: Optional[str]) -> SearchResult:  # fmt: skip
     room = llm.context - len(prompt)
     if room < 1:
         raise ValueError(f"the prompt has {len(prompt)} tokens and leaves no room in a context of {llm.context}")
@@ -45,7 +45,7 @@ def search(llm: LLM, prompt: list[int], budget_tokens: int, value: Optional[Call
             prompts.append(prompt + tree.tokens(node))
             settings.append(dataclasses.replace(sampling, n=children, max_tokens=tokens, seed=seed + drawn, logprobs=0))
             drawn += 1
-        for (node, _, _), output in zip(round_, llm._run_each(prompts, settings)):
+        for (node, _, _), output in zip(round_, llm._run_each(prompts, settings, lora)):
             tree.take(node, [_child(llm, tree, node, choice, value) for choice in output.choices])
     return SearchResult([_found(llm, tree, node) for node in tree.answers()], tree.spent)
 

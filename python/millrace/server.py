@@ -6,22 +6,24 @@ import os
 from typing import Any, Mapping, Optional, Sequence, Union
 
 from ._extension import NativeServer
+from .lora import Loras, pairs
 from .progress import Loading
 
 
 class Server:
-    """Serves a model over HTTP, as OpenAI's API, until it is stopped. Options of the model are those of LLM.
+    """Serves a model over HTTP, as OpenAI's API, until it is stopped. Options of the model are those of LLM; clients choose
+    an adapter of `lora` by its name as their model.
 
     >>> with millrace.Server("default") as server:
     ...     client = openai.OpenAI(base_url=server.url, api_key="none")
     """
 
     def __init__(self, model: Union[str, os.PathLike] = "default", *, host: str = "127.0.0.1", port: int = 0, name: Optional[str] = None,
-                 api_keys: Union[None, Sequence[str], Mapping[str, str]] = None, progress: Optional[bool] = None, **options: Any):  # fmt: skip
+                 api_keys: Union[None, Sequence[str], Mapping[str, str]] = None, lora: Loras = None, progress: Optional[bool] = None, **options: Any):  # fmt: skip
         lines = [f"{who} {key}" for who, key in api_keys.items()] if isinstance(api_keys, Mapping) else api_keys
         loading = Loading(progress)
         try:
-            self._native = NativeServer(os.fspath(model), host, port, name, "\n".join(lines) if lines else None, loading, **options)
+            self._native = NativeServer(os.fspath(model), host, port, name, "\n".join(lines) if lines else None, loading, lora=pairs(lora), **options)
         finally:
             loading.close()
         self.host, self.port = host, self._native.port

@@ -120,6 +120,9 @@ def nemotron_h_metadata(writer, config):
         writer.add_expert_weights_norm(config["norm_topk_prob"])
         writer.add_expert_weights_scale(config["routed_scaling_factor"])
         writer.add_expert_group_count(config["n_group"])
+        writer.add_expert_group_used_count(config["topk_group"])
+        if config.get("moe_latent_size"):
+            writer.add_uint32(gguf.Keys.LLM.MOE_LATENT_SIZE.format(arch=writer.arch), config["moe_latent_size"])
 
 
 METADATA = {

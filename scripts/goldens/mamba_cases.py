@@ -113,6 +113,12 @@ CASES = [
         LFM2 | {"conv_bias": True, "conv_L_cache": 4, "block_auto_adjust_ff_dim": False} | rope(theta=10000.0),
         "biases and four taps of the convolution, the width as configured",
     ),
+    Case(
+        "lfm2_no_attention",
+        "Lfm2ForCausalLM",
+        LFM2 | {"num_hidden_layers": 2, "layer_types": ["conv", "conv"], "num_attention_heads": 3, "num_key_value_heads": 1},
+        "no layer with attention: GGUF has no number of KV heads",
+    ),
     Case("lfm2_moe", "Lfm2MoeForCausalLM", LFM2_MOE | rope(theta=1000000.0), "a dense layer, then experts with a choice bias",
          matters=[{"num_experts_per_tok": 1}]),
     Case(
@@ -176,5 +182,15 @@ CASES = [
            "routed_scaling_factor": 1.8},
         "experts without gate and a shared expert",
         matters=[{"num_experts_per_tok": 1}],
+    ),
+    Case(
+        "nemotron_h_latent",
+        "NemotronHForCausalLM",
+        NEMOTRON
+        | {"layers_block_type": ["moe", "linear_attention", "full_attention", "moe"], "n_routed_experts": 6, "num_experts_per_tok": 3,
+           "moe_intermediate_size": 10, "moe_shared_expert_intermediate_size": 12, "moe_latent_size": 11, "n_group": 3, "topk_group": 2,
+           "norm_topk_prob": False, "mlp_hidden_act": "relu2"},
+        "Nemotron 3 Super: experts in a narrower space, groups of experts, plain weights",
+        matters=[{"num_experts_per_tok": 1}, {"n_group": 1, "topk_group": 1}, {"norm_topk_prob": True}],
     ),
 ]

@@ -148,6 +148,15 @@ CASES = [
         notes="GGUF has no keys for moe_norm_min and moe_layer_end_index",
     ),
     Case(
+        "ernie4_5_moe_tied_bias",
+        "Ernie4_5_MoeForCausalLM",
+        ERNIE4_5_MOE | {"use_bias": True, "vocab_size": 64, "moe_num_experts": 4, "moe_k": 4},
+        "biases, also on the output matrix, which is tied; every expert used",
+        gguf=False,
+        dtype="float16",
+        notes="the converter writes no bias of the output matrix",
+    ),
+    Case(
         "minimax_m2",
         "MiniMaxM2ForCausalLM",
         SMALL | {"num_local_experts": 6, "head_dim": 8} | rope(theta=5000.0, partial_rotary_factor=0.5),

@@ -78,6 +78,8 @@ class Model:
         # transformers' step with a cache ignores the limits of Mamba-2's time step.
         if isinstance(self.module, ChatGlm) or "time_step_limit" in self.config or "time_step_min" in self.config:
             return None
+        if set(self.config.get("layer_types") or ()) == {"conv"}:
+            return None  # its generation asks an attention layer for the length
         with torch.no_grad():
             output = self.module.generate(
                 torch.tensor(tokens)[None],

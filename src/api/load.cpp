@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <thread>
 
+#include "api/guard.h"
 #include "base/error.h"
+#include "engine/adapter_name.h"
 #include "engine/draft_source.h"
 #include "models/model.h"
 #include "store/store.h"
@@ -45,10 +47,21 @@ LoadOptions load_options(const millrace_model_options& o) {
   load.kv_tokens = o.kv_tokens;
   load.logit_rows = std::max<int64_t>(o.sequences, kRowsWithLogits);
   load.batch_invariant = o.batch_invariant != 0;
+  load.adapters = o.load_loras != 0;
+  load.adapter_files = lora_files(o);
   return load;
 }
 
 }  // namespace
+
+std::vector<LoadOptions::AdapterPath> lora_files(const millrace_model_options& o) {
+  std::vector<LoadOptions::AdapterPath> adapters;
+  for (size_t i = 0; i < o.lora_count; ++i) {
+    const millrace_lora& lora = required(o.loras, "loras")[i];
+    add_adapter(adapters, lora.name != nullptr ? lora.name : "", required(lora.path, "the path of a lora"));
+  }
+  return adapters;
+}
 
 LoadedModel load_model(const std::string& model, const millrace_model_options& o) {
   LoadOptions options = load_options(o);

@@ -6,9 +6,12 @@
 #include "api/guard.h"
 #include "api/handles.h"
 #include "api/load.h"
+#include "api/prepared.h"
 #include "api/versioned.h"
 #include "base/build_id.h"
 #include "base/log.h"
+#include "engine/adapter_name.h"
+#include "engine/adapters.h"
 
 namespace millrace {
 
@@ -74,12 +77,14 @@ void run_to_end(const ServedModel& model, Request request, float* embedding) {
   if (!problem.empty()) fail(ErrorKind::Io, "{}", problem);
 }
 
-void compute(const ServedModel& model, millrace_vectors kind, std::span<const int32_t> tokens, float* out) {
+void compute(const ServedModel& model, const char* lora, millrace_vectors kind, std::span<const int32_t> tokens,
+             float* out) {
   if (kind < MILLRACE_LOGITS || kind > MILLRACE_EMBEDDING)
     fail(ErrorKind::Usage, "unknown kind of vectors: {}", static_cast<int>(kind));
   Request request;
   request.prompt.assign(tokens.begin(), tokens.end());
   request.kind = kind == MILLRACE_LOGITS ? RequestKind::Score : RequestKind::Embed;
+  request.adapter = find_lora(model, lora);
   if (kind != MILLRACE_EMBEDDING) {
     request.pooling = kind == MILLRACE_EMBEDDING_LAST ? Pooling::Last : Pooling::Mean;
     request.normalise = true;
@@ -92,6 +97,17 @@ void compute(const ServedModel& model, millrace_vectors kind, std::span<const in
     };
   }
   run_to_end(model, std::move(request), rows ? nullptr : out);
+}
+
+void load_lora(const ServedModel& model, const char* given, const char* path, bool replace) {
+  if (!model.runner().options().adapters)
+    fail(ErrorKind::Usage,
+         "the model was loaded without room for adapters: load it with lora={{}} in Python, load_loras in C");
+  const std::string name = given != nullptr ? given : adapter_name(path);
+  if (name.empty()) fail(ErrorKind::Usage, "an adapter needs a name");
+  if (!replace && model.service().find_adapter(name) != nullptr)
+    fail(ErrorKind::Usage, "an adapter of the name '{}' is loaded already", name);
+  model.service().load_adapter(name, path);
 }
 
 }  // namespace
@@ -158,5 +174,31 @@ millrace_status millrace_render_chat(const millrace_model* model, const char* me
 
 millrace_status millrace_compute(millrace_model* model, millrace_vectors kind, const int32_t* tokens,
                                  size_t token_count, float* out) {
-  return guarded([&] { compute(served(model), kind, {tokens, token_count}, required(out, "out")); });
+  return guarded([&] { compute(served(model), nullptr, kind, {tokens, token_count}, required(out, "out")); });
+}
+
+millrace_status millrace_lora_load(millrace_model* model, const char* name, const char* path, int32_t replace) {
+  return guarded([&] { load_lora(served(model), name, required(path, "path"), replace != 0); });
+}
+
+millrace_status millrace_lora_unload(millrace_model* model, const char* name) {
+  return guarded([&] {
+    find_lora(served(model), required(name, "name"));  // throws if there is none
+    served(model).service().unload_adapter(name);
+  });
+}
+
+millrace_status millrace_lora_names(const millrace_model* model, char* names, size_t room, size_t* count) {
+  return guarded([&] {
+    std::string joined;
+    for (const auto& adapter : served(model).service().adapters()) (joined += adapter->name) += '\0';
+    copy_out(joined, names, room, count);
+  });
+}
+
+millrace_status millrace_lora_compute(millrace_model* model, const char* name, millrace_vectors kind,
+                                      const int32_t* tokens, size_t token_count, float* out) {
+  return guarded([&] {
+    compute(served(model), required(name, "name"), kind, {tokens, token_count}, required(out, "out"));
+  });
 }

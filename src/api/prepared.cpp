@@ -79,7 +79,17 @@ Json chat_body(const char* messages, const char* fields) {
 PreparedRequest prepare_request(const millrace_request_options& o, ServedModel& model) {
   if ((o.prompt != nullptr) + (o.tokens != nullptr) + (o.messages != nullptr) != 1)
     fail(ErrorKind::Usage, "give one of prompt, tokens and messages");
-  return o.messages != nullptr ? prepare_chat(o, model) : prepare_text(o, model);
+  const auto adapter = find_lora(model, o.lora);
+  PreparedRequest prepared = o.messages != nullptr ? prepare_chat(o, model) : prepare_text(o, model);
+  prepared.request.adapter = adapter;
+  return prepared;
+}
+
+std::shared_ptr<const Adapter> find_lora(const ServedModel& model, const char* name) {
+  if (name == nullptr || *name == 0) return nullptr;
+  auto found = model.service().find_adapter(name);
+  if (!found) fail(ErrorKind::Usage, "lora '{}': no adapter of this name is loaded", name);
+  return found;
 }
 
 }  // namespace millrace

@@ -22,6 +22,9 @@ struct PreparedRequest {
 // Throws ApiError or Error.
 PreparedRequest prepare_request(const millrace_request_options& options, ServedModel& model);
 
+// The loaded adapter of this name; null for NULL and "". Throws Usage if there is none.
+std::shared_ptr<const Adapter> find_lora(const ServedModel& model, const char* name);
+
 // The body of a chat request: `messages` and `fields` are JSON.
 Json chat_body(const char* messages, const char* fields);
 

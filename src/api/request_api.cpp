@@ -63,8 +63,15 @@ std::unique_ptr<ApiServer> start_server(const std::string& model, const millrace
   options.names = {client_name(model, o.name)};
   if (o.api_keys != nullptr) options.keys.add(o.api_keys, "api_keys");
   options.service.engine.prefix_cache = m.no_prefix_cache == 0;
+  for (const auto& [name, path] : lora_files(m)) {
+    if (name == options.names.front()) fail(ErrorKind::Usage, "lora '{}': this is the name of the model", name);
+    options.adapters.push_back({.name = name, .path = path});
+  }
   auto server = std::make_unique<ApiServer>(std::move(options));
-  auto loaded = std::make_shared<LoadedModel>(load_model(model, m));
+  millrace_model_options plain = m;  // the server loads the adapters
+  plain.load_loras |= m.lora_count > 0 ? 1 : 0;
+  plain.lora_count = 0;
+  auto loaded = std::make_shared<LoadedModel>(load_model(model, plain));
   server->start([loaded] { return std::move(*loaded); });
   while (server->model().state() == ServedModel::State::Loading)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));

@@ -17,7 +17,8 @@ Environment read() {
   Environment e;
   e.cache = cache_folder();
   e.api_keys = environment_variable("MILLRACE_API_KEYS");
-  e.color = isatty(STDOUT_FILENO) != 0 && environment_variable("NO_COLOR").empty();
+  const bool dumb = environment_variable("TERM", "dumb") == "dumb";
+  e.color = isatty(STDOUT_FILENO) != 0 && !dumb && environment_variable("NO_COLOR").empty();
   return e;
 }
 

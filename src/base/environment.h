@@ -10,7 +10,7 @@ namespace millrace {
 struct Environment {
   std::filesystem::path cache;  // MILLRACE_CACHE, else $XDG_CACHE_HOME/millrace, else ~/.cache/millrace
   std::string api_keys;         // MILLRACE_API_KEYS: keys of the server, separated by newlines or commas; never logged
-  bool color = false;           // stdout is a terminal and NO_COLOR is not set
+  bool color = false;           // stdout is a terminal that is not dumb, and NO_COLOR is not set
 };
 
 // Reads the variables on the first call.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/environment.h"
 #include "base/tell.h"
 
 namespace millrace {
@@ -21,7 +22,7 @@ Progress::Progress(std::string label, int64_t total, Unit unit)
     : label_(std::move(label)),
       total_(total),
       unit_(unit),
-      terminal_(isatty(STDERR_FILENO) != 0),
+      terminal_(isatty(STDERR_FILENO) != 0 && environment_variable("TERM", "dumb") != "dumb"),
       started_(Clock::now()) {}
 
 Progress::~Progress() {

@@ -29,7 +29,10 @@ bool PrefixTree::Order::operator()(std::span<const int32_t> a, std::span<const i
 }
 
 PrefixTree::PrefixTree(BlockPool& pool, int block_size)
-    : pool_(pool), block_size_(static_cast<size_t>(block_size)), by_page_(static_cast<size_t>(pool.size()), nullptr) {}
+    : pool_(pool),
+      block_size_(static_cast<size_t>(block_size)),
+      by_page_(static_cast<size_t>(pool.size()), nullptr),
+      parked_(static_cast<size_t>(pool.size()), false) {}
 
 PrefixTree::~PrefixTree() {
   while (!recent_.empty()) remove(recent_.back());
@@ -136,6 +139,7 @@ int32_t PrefixTree::evict(int32_t pages) {
   for (auto at = recent_.end(); freed < pages && at != recent_.begin();) {
     Node* node = *--at;
     if (pool_.references(node->page) > 1 || !node->children.empty()) continue;
+    leave(node);
     at = std::next(at);
     remove(node);
     ++freed;
@@ -193,9 +197,72 @@ void PrefixTree::keep_snapshot(Node* node, std::span<const int32_t> tokens, Slot
 
 bool PrefixTree::evict_snapshot() {
   if (snapshots_.empty()) return false;
+  leave(snapshots_.back().node);
   std::erase(snapshots_.back().node->snapshots, std::prev(snapshots_.end()));
   snapshots_.pop_back();
   return true;
+}
+
+void PrefixTree::park(int32_t page, bool parked) {
+  if (by_page_[static_cast<size_t>(page)] == nullptr || parked_[static_cast<size_t>(page)] == parked) return;
+  parked_[static_cast<size_t>(page)] = parked;
+  parked_pages_ += parked ? 1 : -1;
+}
+
+std::vector<const PrefixTree::Node*> PrefixTree::parked_ends() const {
+  std::vector<const Node*> ends;
+  for (const Node* node : recent_) {
+    if (parked_[static_cast<size_t>(node->page)]) ends.push_back(node);
+  }
+  return ends;
+}
+
+void PrefixTree::leave(const Node* node) {
+  if (!parked_[static_cast<size_t>(node->page)]) return;
+  park(node->page, false);
+  if (leaving_) leaving_(node);
+}
+
+PrefixTree::End PrefixTree::end_of(const PrefixKey& key, std::span<const int32_t> tokens) const {
+  End end;
+  const auto root = roots_.find(key);
+  const Node* node = root == roots_.end() ? nullptr : root->second.get();
+  while (node != nullptr && !tokens.empty()) {
+    const Node* best = nullptr;
+    int32_t most = 0;
+    const auto consider = [&](Children::const_iterator child) {
+      const int32_t agree = common_beginning(child->first, tokens);
+      if (agree <= most) return;
+      most = agree;
+      best = child->second.get();
+    };
+    const auto after = node->children.lower_bound(tokens);
+    if (after != node->children.end()) consider(after);
+    if (after != node->children.begin()) consider(std::prev(after));
+    if (best == nullptr) break;
+    end = {best, end.tokens + most};
+    tokens = tokens.subspan(static_cast<size_t>(most));
+    node = static_cast<size_t>(most) == block_size_ ? best : nullptr;
+  }
+  return end;
+}
+
+PrefixTree::Path PrefixTree::path_to(const Node* node) const {
+  std::vector<const Node*> nodes;
+  for (; node->parent != nullptr; node = node->parent) nodes.push_back(node);
+  Path path;
+  for (const auto& [key, root] : roots_) {
+    if (root.get() == node) path.key = key;
+  }
+  for (auto at = nodes.rbegin(); at != nodes.rend(); ++at) {
+    const auto before = static_cast<int32_t>(path.tokens.size());
+    for (const auto& snapshot : (*at)->snapshots)
+      path.snapshots.push_back({before + snapshot->tokens, snapshot->slot.id()});
+    path.tokens.insert(path.tokens.end(), (*at)->self->first.begin(), (*at)->self->first.end());
+    path.pages.push_back((*at)->page);
+  }
+  std::ranges::sort(path.snapshots, {}, &Resume::tokens);
+  return path;
 }
 
 }  // namespace millrace

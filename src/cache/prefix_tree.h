@@ -8,6 +8,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -75,6 +76,28 @@ class PrefixTree {
   bool evict_snapshot();  // the least recently used one; its page stays. False: there is none.
   int32_t snapshots() const { return static_cast<int32_t>(snapshots_.size()); }
 
+  // A parked page ends the state of a session that will go on. Before that page or a snapshot on it is evicted,
+  // `leaving` is called, and the page is not parked any more. `leaving` may read the tree and must not use find(),
+  // known() or other functions that mark pages as used.
+  using OnLeaving = std::function<void(const Node*)>;
+  void on_leaving(OnLeaving leaving) { leaving_ = std::move(leaving); }
+  void park(int32_t page, bool parked = true);
+  int32_t parked_pages() const { return parked_pages_; }
+  std::vector<const Node*> parked_ends() const;
+
+  // The functions below do not mark pages as used.
+  struct End {
+    const Node* node = nullptr;  // whose page holds the last token that the tree has; null: the tree has none
+    int32_t tokens = 0;          // that the tree has
+  };
+  End end_of(const PrefixKey& key, std::span<const int32_t> tokens) const;
+  struct Path {  // from the beginning to the end of one page
+    PrefixKey key;
+    std::vector<int32_t> tokens, pages;
+    std::vector<Resume> snapshots;  // on these pages, the deepest last
+  };
+  Path path_to(const Node* node) const;
+
  private:
   struct Order {
     using is_transparent = void;
@@ -90,6 +113,7 @@ class PrefixTree {
   Node* add(Node* parent, std::span<const int32_t> tokens, int32_t page);
   void remove(Node* node);
   void touch(Node* node);
+  void leave(const Node* node);
 
   BlockPool& pool_;
   const size_t block_size_;
@@ -97,6 +121,9 @@ class PrefixTree {
   std::list<Node*> recent_;        // most recently used first; a node always stands before those after it in the tree
   std::vector<Node*> by_page_;     // a page is in one node at most
   std::list<Snapshot> snapshots_;  // most recently used first
+  OnLeaving leaving_;
+  std::vector<bool> parked_;  // by page
+  int32_t parked_pages_ = 0;
 };
 
 }  // namespace millrace

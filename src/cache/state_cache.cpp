@@ -61,7 +61,8 @@ void StateCache::copy_page(int32_t from, int32_t to) {
 
 SlotView StateCache::slot(int i) const {
   const SlotShape& shape = layout_.slots()[static_cast<size_t>(i)];
-  return {shape.dtype, shape.elements, records_ + layout_.slot_offset(i), layout_.bytes_per_slot()};
+  std::byte* first = records_ != nullptr ? records_ + layout_.slot_offset(i) : nullptr;  // null: not allocated yet
+  return {shape.dtype, shape.elements, first, layout_.bytes_per_slot()};
 }
 
 Slot StateCache::new_slot() {

@@ -13,11 +13,14 @@ namespace millrace {
 struct AnswerOptions {
   std::string system;
   std::string template_file;
-  std::string thinking;  // "on", "off", or empty: as the template has it
+  std::string thinking;  // "on", "off", a number of tokens, or empty: as the template has it
   std::string schema, grammar;
 };
 
 void add_answer_options(CLI::App& verb, AnswerOptions& options);
+
+// Tokens of reasoning: -1 for "on", 0 for "off"; throws Usage.
+int32_t thinking_budget(const std::string& given);
 
 // The form of --schema or --grammar, read and checked; nullopt: free text.
 std::optional<GrammarSpec> answer_form(const AnswerOptions& options);

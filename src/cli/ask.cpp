@@ -19,21 +19,22 @@ Asker::Asker(Engine& engine, const TextModel& text, int32_t vocab, const AnswerO
   grammars_->compile(*form_);
 }
 
-void Asker::set_thinking(const std::string& on_or_off) {
+void Asker::set_thinking(const std::string& given) {
+  const int32_t budget = thinking_budget(given);
   if (!text_.chat) fail(ErrorKind::Usage, "--thinking: this model has no chat template");
-  if (on_or_off == "on" && !answer_format(text_.chat->sources.choose(/*with_tools=*/false)).reasons) {
-    fail(ErrorKind::Usage, "--thinking on: this model does not reason before it answers");
+  if (budget != 0 && !answer_format(text_.chat->sources.choose(/*with_tools=*/false)).reasons) {
+    fail(ErrorKind::Usage, "--thinking {}: this model does not reason before it answers", given);
   }
-  thinking_ = on_or_off;
+  thinking_ = budget;
 }
 
 Prompt Asker::chat(const nlohmann::ordered_json& messages) const {
   if (!text_.chat) fail(ErrorKind::Usage, "this model has no chat template");
   nlohmann::ordered_json context{{"messages", messages}, {"add_generation_prompt", true}};
-  if (!thinking_.empty()) context["enable_thinking"] = thinking_ == "on";
+  if (thinking_) context["enable_thinking"] = *thinking_ != 0;
   RenderedChat rendered = render_chat(text_, std::move(context));
   const AnswerFormat format = answer_format(text_.chat->sources.choose(/*with_tools=*/false));
-  if (format.harmony() && thinking_ == "off") rendered.text += "<|channel|>final<|message|>";
+  if (format.harmony() && thinking_ == 0) rendered.text += "<|channel|>final<|message|>";
   log().debug("prompt: {}", rendered.text);
   Prompt prompt;
   prompt.tokens = encode_chat(*text_.tokenizer, rendered);
@@ -46,16 +47,17 @@ Prompt Asker::chat(const nlohmann::ordered_json& messages) const {
   return prompt;
 }
 
-// The form applies behind the reasoning. Templates without enable_thinking open the reasoning anyway: a budget of no
-// tokens then closes it.
+// The form applies behind the reasoning, which ends when its budget is used up. Templates without enable_thinking open
+// the reasoning anyway: a budget of no tokens then closes it.
 std::shared_ptr<Constraint> Asker::constraint(const Prompt& prompt) {
   std::unique_ptr<Constraint> form = form_ ? grammars_->compile(*form_) : nullptr;
+  const int32_t budget = thinking_.value_or(-1);
   if (prompt.parser.format.harmony()) {
-    if (form == nullptr) return nullptr;
-    return harmony_form(text_, prompt.parser.opened, thinking_ != "off", std::move(form));
+    if (form == nullptr && budget <= 0) return nullptr;  // without reasoning the prompt opens the answer
+    return harmony_form(text_, prompt.parser.opened, budget, std::move(form));
   }
   if (!prompt.parser.in_reasoning && !prompt.parser.format.reasons) return form;
-  return behind_reasoning(*text_.tokenizer, prompt.parser.in_reasoning, thinking_ == "off" ? 0 : -1, std::move(form));
+  return behind_reasoning(*text_.tokenizer, prompt.parser.in_reasoning, budget, std::move(form));
 }
 
 Answer Asker::ask(const Prompt& prompt, const SamplingOptions& options, const SamplingParams& sampling,

@@ -28,12 +28,13 @@ struct Answer {
 
 class Asker {
  public:
-  // Compiles the form of the answer; throws Usage if it cannot be enforced, or for --thinking on without reasoning.
+  // Compiles the form of the answer; throws Usage if it cannot be enforced, or for --thinking if the model does not
+  // reason.
   Asker(Engine& engine, const TextModel& text, int32_t vocab, const AnswerOptions& options);
 
   // Both throw Usage if the model has no chat template.
   Prompt chat(const nlohmann::ordered_json& messages) const;
-  void set_thinking(const std::string& on_or_off);
+  void set_thinking(const std::string& given);
   int32_t vocab() const { return vocab_; }
 
   Answer ask(const Prompt& prompt, const SamplingOptions& options, const SamplingParams& sampling,
@@ -45,7 +46,7 @@ class Asker {
   Engine& engine_;
   const TextModel& text_;
   int32_t vocab_;
-  std::string thinking_;
+  std::optional<int32_t> thinking_;  // tokens of reasoning, -1: no limit; nullopt: as the template has it
   std::optional<GrammarSpec> form_;
   std::unique_ptr<GrammarCompiler> grammars_;  // only if the answer has a form
 };

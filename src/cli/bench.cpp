@@ -7,11 +7,13 @@
 
 #include "base/error.h"
 #include "base/progress.h"
+#include "cli/draft_options.h"
 #include "cli/flush_stdout.h"
 #include "cli/model_options.h"
 #include "cli/print_json.h"
 #include "cli/token_list.h"
 #include "engine/measure/benchmark.h"
+#include "engine/measure/draft_turns.h"
 #include "hardware/describe.h"
 
 namespace millrace {
@@ -20,7 +22,7 @@ namespace {
 struct BenchOptions {
   ModelOptions model;
   std::string prompt = "512", generate = "128", batches = "1", depths = "0";
-  std::string draft_shape;
+  std::string draft_shape, draft;
   int repetitions = 3;
   int64_t rows = 0;
   bool predict = false, draw = false, ops = false;
@@ -96,6 +98,30 @@ void print_ops(const BenchmarkResult& r) {
   }
 }
 
+void print_row(const DraftTurns& r, int threads) {
+  fmt::print("{:<8} {:>5} {:>7} {:>7} {:>12.1f} {:>12.1f} {:>8.3f} {:>11.3f} {:>9} {:>9}\n", r.test.name(),
+             r.test.batch, r.test.depth, threads, r.median(&DraftTurns::Turn::without),
+             r.median(&DraftTurns::Turn::with), r.ratio(), r.cpu_ratio(), r.drafted, r.accepted);
+  flush_stdout();
+}
+
+nlohmann::json to_json(const DraftTurns& r, int threads) {
+  nlohmann::json turns = nlohmann::json::array();
+  for (const auto& turn : r.turns)
+    turns.push_back({{"without", turn.without}, {"with", turn.with}, {"cpu_ratio", turn.cpu_with / turn.cpu_without}});
+  return {{"test", r.test.name()},
+          {"batch", r.test.batch},
+          {"depth", r.test.depth},
+          {"threads", threads},
+          {"tokens_per_second_without", r.median(&DraftTurns::Turn::without)},
+          {"tokens_per_second", r.median(&DraftTurns::Turn::with)},
+          {"ratio", r.ratio()},
+          {"cpu_ratio", r.cpu_ratio()},
+          {"drafted", r.drafted},
+          {"accepted", r.accepted},
+          {"turns", turns}};
+}
+
 constexpr int64_t kMostPositions = (int64_t{1} << 31) - 1;  // of a KV cache
 
 bool fits(const std::shared_ptr<const WeightSource>& source, const LoadOptions& load) {
@@ -117,13 +143,42 @@ nlohmann::json left_out(const std::vector<BenchmarkCase>& cases) {
   return list;
 }
 
+// Opens the source of drafts and reserves what it needs for the largest of these cases.
+DraftSource open_drafts_for(const BenchOptions& o, const std::shared_ptr<const WeightSource>& source,
+                            const std::vector<BenchmarkCase>& cases, LoadOptions& load) {
+  if (o.draft.empty()) return {};
+  LoadOptions largest = load;
+  size_for(largest, cases);
+  DraftSource drafts = open_drafts({o.draft}, o.model, source, largest);
+  load.heads = largest.heads;
+  load.logit_rows = largest.logit_rows;
+  return drafts;
+}
+
+void print_head(const BenchOptions& o, const Runner& runner, bool in_turns) {
+  if (o.model.json) return;
+  fmt::print("{} on {}, KV {}\n", runner.source().origin(), in_words(runner.hardware()),
+             name(*runner.options().kv_type));
+  fmt::print("{:<8} {:>5} {:>7} {:>7} ", "test", "batch", "depth", "threads");
+  if (in_turns) {
+    fmt::print("{:>12} {:>12} {:>8} {:>11} {:>9} {:>9}\n", "without", "with drafts", "ratio", "of CPU time", "drafted",
+               "accepted");
+  } else {
+    fmt::print("{:>12} {:>19} {:>11}\n", "tokens/s", "least .. most", "of roof");
+  }
+}
+
 void run(const BenchOptions& o) {
+  const bool in_turns = !o.draft.empty() && o.draft_shape.empty();
+  if (in_turns && o.predict)
+    fail(ErrorKind::Usage, "--draft without --draft-shape compares measurements: leave out --predict");
   auto load = load_options(o.model);
   load.measure = true;
   load.past_training = true;
   load.rows = o.rows;
   auto all_cases = cases_of(o);
   const auto source = open_model(o.model);
+  const DraftSource drafts = open_drafts_for(o, source, all_cases, load);
   const FittingCases cases = o.predict ? FittingCases{std::move(all_cases), {}}
                                        : cases_that_fit(std::move(all_cases), load, [&](const LoadOptions& sized) {
                                            return sized.kv_tokens <= kMostPositions && fits(source, sized);
@@ -131,26 +186,29 @@ void run(const BenchOptions& o) {
   size_for(load, cases.fit);
   auto runner = o.predict ? std::make_unique<Runner>(source, load) : load_runner(source, load);
   require_logits(*runner);
+  const auto planned = o.predict ? plan_drafter(drafts, *runner) : nullptr;
+  const auto drafter = o.predict ? nullptr : make_drafter(drafts, *runner, {});
   const int threads = runner->hardware().threads;
-  if (!o.model.json) {
-    fmt::print("{} on {}, KV {}\n", runner->source().origin(), in_words(runner->hardware()),
-               name(*runner->options().kv_type));
-    fmt::print("{:<8} {:>5} {:>7} {:>7} {:>12} {:>19} {:>11}\n", "test", "batch", "depth", "threads", "tokens/s",
-               "least .. most", "of roof");
-  }
+  print_head(o, *runner, in_turns && drafter != nullptr);
   nlohmann::json results = nlohmann::json::array();
+  const auto report = [&](const auto& result) {
+    if (o.model.json) return results.push_back(to_json(result, threads));
+    print_row(result, threads);
+  };
   for (const auto& c : cases.fit) {
-    const auto result = o.predict ? predict_benchmark(*runner, c) : run_benchmark(*runner, c, o.repetitions);
-    if (o.model.json) {
-      results.push_back(to_json(result, threads));
-    } else {
-      print_row(result, threads);
-      if (o.ops) print_ops(result);
+    if (in_turns && drafter != nullptr && c.kind == BenchmarkCase::Kind::Generate) {
+      report(compare_drafts(*runner, *drafter, c, o.repetitions));
+      continue;
     }
+    const auto result = o.predict ? predict_benchmark(*runner, c, planned.get())
+                                  : run_benchmark(*runner, c, o.repetitions, drafter.get());
+    report(result);
+    if (o.ops && !o.model.json) print_ops(result);
   }
   if (!o.model.json) return print_left_out(cases.too_large, load.block_size);
   const nlohmann::json all{{"hardware", describe(runner->hardware())},
                            {"model", runner->source().origin()},
+                           {"draft", o.draft},
                            {"predicted", o.predict},
                            {"left_out", left_out(cases.too_large)},
                            {"results", results}};
@@ -176,6 +234,10 @@ void add_bench(CLI::App& app) {
   verb->add_option("--draft-shape", o->draft_shape,
                    "every step of tg verifies n draft tokens per sequence, each accepted with this probability: "
                    "n=4,accept=0.755");
+  verb->add_option("--draft", o->draft,
+                   "with --draft-shape: the time includes the passes of this draft MODEL, EAGLE-3 folder, "
+                   "synthetic:eagle3-SHAPE or mtp heads. Alone: tg runs in turns without and with these drafts (also "
+                   "lookup, auto), with drawn tokens behind random prompts of -d tokens");
   verb->add_flag("--draw", o->draw,
                  "sample tokens (temperature 0.8, top-k 40, top-p 0.95) instead of taking the likeliest");
   verb->add_flag("--ops", o->ops, "print the measured or estimated time of each op");

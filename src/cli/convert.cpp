@@ -60,7 +60,7 @@ void add_convert(CLI::App& app) {
   auto o = std::make_shared<ConvertVerbOptions>();
   add_file_options(*verb, o->model, ModelArgument::None);
   verb->add_option("FOLDER", o->model.model, "a folder with config.json, *.safetensors and tokenizer.json")->required();
-  verb->add_option("-o,--out", o->out, "the file to write; FOLDER/NAME-TYPE.gguf if not given");
+  verb->add_option("OUT,-o,--out", o->out, "the file to write; FOLDER/NAME-TYPE.gguf if not given");
   verb->add_option("--type", o->type, fmt::format("one of {}; the folder's own format if not given", recipe_names()));
   verb->add_option("--lora", o->lora, "a low-rank adapter to add to the weights: a PEFT folder or a GGUF file");
   verb->add_flag("--force", o->force, "replace a file that is there already");

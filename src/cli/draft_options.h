@@ -11,6 +11,7 @@ namespace millrace {
 
 struct DraftOptions {
   std::string draft = "auto";
+  std::string speculate;  // the names that other engines have for the same; empty: as `draft` says
 };
 
 void add_draft_options(CLI::App& verb, DraftOptions& options);

@@ -5,6 +5,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "cli/draft_options.h"
 #include "cli/model_options.h"
 #include "cli/print_json.h"
 #include "cli/token_list.h"
@@ -17,12 +18,14 @@ namespace millrace {
 namespace {
 
 constexpr std::array<int32_t, 8> kDraftLengths{1, 2, 3, 4, 6, 8, 11, 15};
+constexpr size_t kPassLengths = 6;  // of those: lengths of drafts by models and heads
 
 struct ExplainOptions {
   ModelOptions model;
   std::string batches = "1,8";
   int64_t depth = 1024;
   bool all = false, speculate = false;
+  std::string draft;
 };
 
 // `measured`: the roof is; a percent of a guessed one says nothing.
@@ -49,16 +52,15 @@ nlohmann::json to_json(const OpCall& c, bool measured) {
           {"candidates", candidates}};
 }
 
-// Where the time of a decode step goes if the CPU computes a part of it.
-void print_expected(Runner& runner, int64_t batch, int64_t context) {
-  const StepCost cost = step_cost(runner, batch, batch, context, batch);
+// Where the time of a step goes if the CPU computes a part of it.
+void print_expected(Runner& runner, const std::string& what, const StepShape& shape) {
+  const StepCost cost = step_cost(runner, shape.rows, shape.sequences, shape.context, shape.wanted);
   std::string parts;
   for (const auto& entry : cost.expected.entries) {
     if (entry.us < 0.01 * cost.expected_us()) continue;
     parts += fmt::format("{}{} {:.2f} ms", parts.empty() ? "" : ", ", entry.op, entry.us * 1e-3);
   }
-  fmt::print("batch {}: {:.1f} tokens/s expected; a step: {}\n", batch, double(batch) * 1e6 / cost.expected_us(),
-             parts);
+  fmt::print("{}: {:.1f} tokens/s expected; a step: {}\n", what, double(shape.rows) * 1e6 / cost.expected_us(), parts);
 }
 
 void print(const OpCall& c, bool roof_measured) {
@@ -75,8 +77,11 @@ void print(const OpCall& c, bool roof_measured) {
 
 // For each batch and draft length: the expected time of a step, the acceptance per token from which it pays, and the
 // gain if every draft is accepted.
-void print_speculation(Runner& runner, const std::vector<int32_t>& batches, int64_t context, bool json) {
-  const auto costs = speculation_costs(runner, batches, kDraftLengths, context);
+void print_speculation(Runner& runner, Runner* passes, const std::vector<int32_t>& batches, int64_t context,
+                       bool json) {
+  std::span<const int32_t> lengths = kDraftLengths;
+  if (passes != nullptr) lengths = lengths.first(kPassLengths);
+  const auto costs = speculation_costs(runner, batches, lengths, context, passes);
   double alone = 0;
   nlohmann::json all = nlohmann::json::array();
   if (!json) fmt::print("{:>5} {:>6} {:>12} {:>8} {:>11}\n", "batch", "draft", "step us", "times", "break-even");
@@ -101,9 +106,12 @@ void run(const ExplainOptions& o) {
   load.sequences = *std::max_element(batches.begin(), batches.end());
   if (o.speculate) load.logit_rows = load.sequences * (1 + kDraftLengths.back());
   if (o.speculate) load.rows = std::max<int64_t>(512, load.logit_rows);
-  Runner runner(open_model(o.model), load);  // planned, not loaded: planning needs no weights
+  const auto source = open_model(o.model);
+  DraftSource drafts;
+  if (!o.draft.empty()) drafts = open_drafts({o.draft}, o.model, source, load);
+  Runner runner(source, load);  // planned, not loaded: planning needs no weights
   const int64_t context = std::min(o.depth, runner.options().context);
-  if (o.speculate) return print_speculation(runner, batches, context, o.model.json);
+  if (o.speculate) return print_speculation(runner, plan_drafter(drafts, runner).get(), batches, context, o.model.json);
   auto choices = explain(runner, batches, context);
   if (!o.all) std::erase_if(choices, [](const OpCall& c) { return !c.has_roof; });
   if (o.model.json) {
@@ -120,7 +128,10 @@ void run(const ExplainOptions& o) {
              hardware.ceilings.int8_gops, hardware.ceilings.f32_gflops);
   if (runner.rank().uses_host()) {
     fmt::print("{}\n", runner.rank().host_share().to_string());
-    for (const int32_t batch : batches) print_expected(runner, batch, context);
+    for (const int32_t batch : batches)
+      print_expected(runner, fmt::format("batch {}", batch), {batch, batch, context, batch});
+    const int64_t prompt = std::min(runner.options().rows, context);
+    print_expected(runner, fmt::format("prompt of {}", prompt), {prompt, 1, prompt, 1});
   }
   if (runner.rank().mapped_experts().any()) fmt::print("{}\n", runner.rank().mapped_experts().to_string());
   fmt::print("  {:<36} {:>10} {:>10} {:>8}\n", "* chosen", "estimate us", "measured", "of roof");
@@ -146,6 +157,8 @@ void add_explain(CLI::App& app) {
   verb->add_flag("--all", o->all, "also the small ops between linear layers and attention");
   verb->add_flag("--speculate", o->speculate,
                  "the planned cost of steps with drafts instead, and the acceptance per token from which they pay");
+  verb->add_option("--draft", o->draft,
+                   "with --speculate: includes the passes of this draft MODEL, EAGLE-3 folder or mtp heads");
   verb->callback([o] { run(*o); });
 }
 

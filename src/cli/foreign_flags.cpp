@@ -22,7 +22,9 @@ constexpr std::array kForeign{
     Foreign{"--mmproj", "millrace reads text only"},
     Foreign{"--audio", "millrace reads text only"},
     Foreign{"--video", "millrace reads text only"},
-    Foreign{"--lora", "adapters are not supported"},
+    Foreign{"--lora-modules", "here it is --lora NAME=PATH"},
+    Foreign{"--enable-lora", "here --lora NAME=PATH suffices; --lora-dir lets clients load more"},
+    Foreign{"--lora-scaled", "here it is --lora NAME=PATH, with the adapter's own scale"},
     Foreign{"-md", "here it is --draft MODEL"},
     Foreign{"--model-draft", "here it is --draft MODEL"},
     Foreign{"--speculative-config", "here it is --draft lookup, mtp, none, MODEL or an EAGLE-3 folder"},
@@ -96,7 +98,8 @@ std::string describe_unexpected_word(const CLI::App& verb) {
   for (const std::string& word : verb.remaining()) {
     if (word.starts_with("-")) continue;
     if (verb.get_name() == "run") return "the prompt is one argument: put it into quotes, millrace run \"PROMPT\"";
-    if (verb.get_option_no_throw("--model") == nullptr) return "";
+    const CLI::Option* model = verb.get_option_no_throw("--model");
+    if (model == nullptr || model->count() > 0) return fmt::format("unexpected argument '{}'", word);
     return fmt::format("unexpected argument '{}'; a model is given as -m MODEL", word);
   }
   return "";

@@ -44,7 +44,7 @@ unsigned char insert_paste(EditLine* line, int) {
 }  // namespace
 
 struct LineEditor::Edit {
-  Edit() {
+  Edit() : marks_pastes(environment_variable("TERM", "dumb") != "dumb") {
     use_utf8();
     line = el_init("millrace", stdin, stdout, stderr);
     history = history_init();
@@ -65,13 +65,14 @@ struct LineEditor::Edit {
         '\1');
     el_set(line, EL_ADDFN, "millrace-paste", "insert pasted text", insert_paste);
     el_set(line, EL_BIND, "\033[200~", "millrace-paste", nullptr);
-    tell_text(Stream::Stdout, kPasteOn);
+    if (marks_pastes) tell_text(Stream::Stdout, kPasteOn);
   }
   ~Edit() {
-    tell_text(Stream::Stdout, kPasteOff);
+    if (marks_pastes) tell_text(Stream::Stdout, kPasteOff);
     history_end(history);
     el_end(line);
   }
+  const bool marks_pastes;
   EditLine* line;
   History* history;
   std::string prompt;

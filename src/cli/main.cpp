@@ -17,6 +17,7 @@
 #include "cli/checks.h"
 #include "cli/flush_stdout.h"
 #include "cli/foreign_flags.h"
+#include "cli/help_format.h"
 #include "cli/verb.h"
 
 namespace millrace {
@@ -38,15 +39,26 @@ std::string describe_misuse(std::span<char* const> words, const CLI::App& verb) 
   return problem.empty() && has_verb ? describe_unexpected_word(verb) : problem;
 }
 
+// CLI11's message, in the words of this program where its own are those of its code.
+std::string describe_error(const CLI::Error& e) {
+  const std::string text = e.what();
+  constexpr std::string_view kConversion = "Could not convert: ";
+  if (text == "A subcommand is required") return "give a verb, such as: millrace run \"Why is the sky blue?\"";
+  if (text.starts_with(kConversion)) return text.substr(kConversion.size()) + ": not a number";
+  const size_t missing = text.find(": 1 required ");
+  return missing == std::string::npos ? text : text.substr(0, missing) + ": its value is missing";
+}
+
 int parse_and_run(int argc, char** argv) {
   CLI::App app{"Run language models on the machine at hand: fast without tuning, and able to say why.", "millrace"};
+  app.formatter(help_format());  // of the verbs too, which are added later
   app.set_version_flag("--version", std::string(version()));
   app.require_subcommand(1);
   app.failure_message([&](const CLI::App*, const CLI::Error& e) {
     const std::span<char* const> words(argv, static_cast<size_t>(argc));
     const auto verbs = app.get_subcommands();  // the given ones
     std::string problem = describe_misuse(words, verbs.empty() ? app : *verbs.front());
-    if (problem.empty()) problem = e.what();
+    if (problem.empty()) problem = describe_error(e);
     const std::string verb = verbs.empty() ? "" : verbs.front()->get_name() + " ";
     return fmt::format("millrace: {}{} see 'millrace {}--help'\n", problem, problem.ends_with("?") ? "" : ";", verb);
   });

@@ -8,6 +8,7 @@
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "engine/adapter_name.h"
 #include "store/store.h"
 
 namespace millrace {
@@ -81,9 +82,10 @@ void add_model_options(CLI::App& verb, ModelOptions& o, ModelArgument argument, 
   verb.add_option("--isa", o.isa, "use no instruction set above this one (see 'millrace doctor')");
   verb.add_option("--kernel", o.kernels, "force a kernel, as OP=NAME (see 'millrace explain')")
       ->allow_extra_args(false);
-  verb.add_option("--lora", o.loras,
-                  "a low-rank adapter, as PATH or NAME=PATH: a PEFT folder or a GGUF file; may be given several times. "
-                  "'serve' offers each under its name, other verbs use the first")
+  verb.add_option(
+          "--lora", o.loras,
+          "a low-rank adapter, as PATH or NAME=PATH: a PEFT folder or a GGUF file; may be given several times. "
+          "'serve' offers each under its name, with several models as MODEL:NAME=PATH; other verbs use the first")
       ->allow_extra_args(false);
   verb.add_flag("-v,--verbose", o.verbosity, "log decisions and their reasons; -vv logs more");
   if (json == JsonFlag::Yes) verb.add_flag("--json", o.json, "one JSON object on stdout and nothing else");
@@ -115,15 +117,8 @@ LoadOptions load_options(const ModelOptions& o) {
   if (!o.gpu_memory.empty()) load.gpu_memory = size("--gpu-memory", o.gpu_memory);
   if (!o.cpu_memory.empty()) load.cpu_memory = size("--cpu-memory", o.cpu_memory);
   for (const std::string& lora : o.loras) {
-    const auto equals = lora.find('=');
-    const std::string path = equals == std::string::npos ? lora : lora.substr(equals + 1);
-    std::string name = equals == std::string::npos ? std::filesystem::path(path).lexically_normal().filename().string()
-                                                   : lora.substr(0, equals);
-    const auto same = [&](const auto& other) { return other.name == name; };
-    if (name.empty() || path.empty()) fail(ErrorKind::Usage, "--lora {}: expected PATH or NAME=PATH", lora);
-    if (std::any_of(load.adapter_files.begin(), load.adapter_files.end(), same))
-      fail(ErrorKind::Usage, "--lora {}: the name {} is given twice", lora, name);
-    load.adapter_files.push_back({std::move(name), path});
+    const auto [name, path] = parse_lora(lora);
+    add_adapter(load.adapter_files, name, path);
   }
   for (const auto& choice : o.kernels) {
     const auto equals = choice.find('=');
@@ -133,6 +128,14 @@ LoadOptions load_options(const ModelOptions& o) {
     if (!load.forced.emplace(op, kernel).second) fail(ErrorKind::Usage, "--kernel {}: {} is forced twice", choice, op);
   }
   return load;
+}
+
+LoadOptions::AdapterPath parse_lora(const std::string& text) {
+  const auto equals = text.find('=');
+  const std::string path = equals == std::string::npos ? text : text.substr(equals + 1);
+  const std::string name = equals == std::string::npos ? adapter_name(path) : text.substr(0, equals);
+  if (name.empty() || path.empty()) fail(ErrorKind::Usage, "--lora {}: expected PATH or NAME=PATH", text);
+  return {name, path};
 }
 
 void require_logits(const Runner& runner) {

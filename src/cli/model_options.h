@@ -42,6 +42,9 @@ std::shared_ptr<const WeightSource> open_model(const ModelOptions& options);
 
 LoadOptions load_options(const ModelOptions& options);
 
+// An argument of --lora: PATH or NAME=PATH.
+LoadOptions::AdapterPath parse_lora(const std::string& text);
+
 void require_logits(const Runner& runner);  // refuses models without them by name
 
 // Loads with a progress bar; an interrupt stops it.

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/json_text.h"
+#include "cli/load/load_client.h"
 #include "cli/print_json.h"
 #include "cli/read_text.h"
 #include "cli/verb.h"
@@ -35,12 +36,10 @@ nlohmann::json ask(const PsOptions& o) {
     const std::string text = read_file_or_stdin(o.key_file);
     headers.push_back("Authorization: Bearer " + std::string(ascii_trim(text.substr(0, text.find('\n')))));
   }
-  std::string url = o.url;
-  while (url.ends_with('/')) url.pop_back();
-  if (url.ends_with("/v1")) url.resize(url.size() - 3);
-  const auto json = read_json(HttpClient(options).get_page(url + "/v1/models", headers, kLongestAnswer).text);
+  const std::string url = base_url(o.url);
+  const auto json = read_json(HttpClient(options).get_page(url + "/models", headers, kLongestAnswer).text);
   if (!json.is_object() || !json.contains("data") || !json["data"].is_array()) {
-    fail(ErrorKind::Network, "{}/v1/models: the answer is no list of models", url);
+    fail(ErrorKind::Network, "{}/models: the answer is no list of models", url);
   }
   return json["data"];
 }

@@ -47,8 +47,8 @@ void print_result(const Answer& answer, double load_ms) {
        {{"prompt_tokens", c.prompt_tokens},
         {"cached_tokens", c.cached_tokens},
         {"completion_tokens", c.tokens.size()},
-        {"accepted_prediction_tokens", c.accepted_drafts},
-        {"rejected_prediction_tokens", c.rejected_drafts}}},
+        {"drafted", c.accepted_drafts + c.rejected_drafts},
+        {"accepted", c.accepted_drafts}}},
       {"timings", {{"load_ms", load_ms}, {"ttft_ms", c.ttft_ms}, {"tokens_per_second", c.tokens_per_second}}}};
   if (!answer.reasoning.empty()) json["reasoning"] = answer.reasoning;
   print_json(json);

@@ -11,11 +11,13 @@
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/tell.h"
+#include "cli/cascade_options.h"
 #include "cli/checks.h"
 #include "cli/draft_options.h"
 #include "cli/model_options.h"
 #include "cli/named_models.h"
 #include "cli/read_text.h"
+#include "cli/served_adapters.h"
 #include "cli/settings.h"
 #include "engine/text_model.h"
 #include "models/model.h"
@@ -29,10 +31,12 @@ constexpr int64_t kScoredRows = 64;  // most prompt tokens with log-probabilitie
 struct ServeOptions {
   ModelOptions model;
   DraftOptions draft;
+  CascadeOptions cascade;
   ApiServerOptions server;
   std::string config, key_file, log_format;
   std::vector<std::string> models, names;
   std::string models_memory;
+  std::string park_memory = "1GB", park_disk = "8GB";
   int load_seconds = 60;
   int64_t sequences = 32, kv_tokens = 32768;
   bool batch_invariant = false, no_prefix_cache = false;
@@ -52,6 +56,12 @@ ApiKeys read_keys(const std::string& file) {
   return keys;
 }
 
+int64_t parse_park(const char* option, const std::string& text) {
+  const auto bytes = parse_bytes(text);
+  if (!bytes) fail(ErrorKind::Usage, "{} {}: expected a size such as 2GB, or 0", option, text);
+  return *bytes;
+}
+
 int64_t parse_memory(const std::string& text) {
   const auto bytes = parse_bytes(text);
   if (!bytes || *bytes == 0) fail(ErrorKind::Usage, "--models-memory {}: expected a size such as 24GB", text);
@@ -60,10 +70,12 @@ int64_t parse_memory(const std::string& text) {
 
 bool is_loopback(const std::string& host) { return host.starts_with("127.") || host == "::1" || host == "localhost"; }
 
-LoadedModel load(const ServeOptions& o, const std::string& model, std::shared_ptr<ThreadPool>& pool,
-                 const MakeRoom& make_room) {
+// `index`: of the model in the order of the command line.
+LoadedModel load(const ServeOptions& o, const std::string& model, size_t index, std::shared_ptr<ThreadPool>& pool,
+                 const MakeRoom& make_room, bool in_cascade = false) {
   ModelOptions one = o.model;
   one.model = model;
+  one.loras.clear();  // the server loads adapters
   auto source = open_model(one);
   LoadedModel loaded;
   find_architecture(*source);  // an unknown one explains more than a missing tokenizer
@@ -75,10 +87,13 @@ LoadedModel load(const ServeOptions& o, const std::string& model, std::shared_pt
   options.batch_invariant = o.batch_invariant;
   options.logit_rows = std::max<int64_t>(o.sequences, kScoredRows);
   const DraftSource drafts = open_drafts(o.draft, one, source, options);
-  options.adapters = !o.server.lora_dir.empty();
+  const auto is_ours = [&](const ServedAdapter& adapter) { return adapter.model == index; };
+  options.adapters =
+      !o.server.lora_dir.empty() || std::any_of(o.server.adapters.begin(), o.server.adapters.end(), is_ours);
   options.pool = pool;
   const auto plan = [&] { return std::make_unique<Runner>(source, options); };
   loaded.runner = plan();
+  if (in_cascade) require_logits(*loaded.runner);
   if (make_room) {
     const MemoryPlan& memory = loaded.runner->memory();
     if (make_room(memory.total(), memory.available)) loaded.runner = plan();  // more memory may allow a longer context
@@ -105,38 +120,60 @@ void set_models(ServeOptions& o, const std::vector<NamedModel>& models, std::sha
   size_t broken = 0;
   for (const NamedModel& model : models) {
     const std::string problem = problem_of(model.model);
+    const bool in_cascade = !o.cascade.models.empty() && o.server.models.size() < 2;
+    if (in_cascade && !problem.empty()) fail(ErrorKind::BadFile, "--cascade: {}", problem);
     if (!problem.empty() && ++broken == models.size()) fail(ErrorKind::BadFile, "{}", problem);
     if (!problem.empty()) log().warn("{} cannot be loaded: {}; the other models are served", model.names[0], problem);
-    const auto loader = [&o, &pool, name = model.model](const MakeRoom& make_room) {
-      return load(o, name, pool, make_room);
-    };
+    const auto loader = [&o, &pool, name = model.model, index = o.server.models.size(), in_cascade](
+                            const MakeRoom& make_room) { return load(o, name, index, pool, make_room, in_cascade); };
     o.server.models.push_back({model.names, loader, problem});
   }
 }
 
-// The names of adapters share a space with those of models. A server with several models has no adapters, because a
-// name would not say which model it belongs to.
-void check_adapters(const ServeOptions& o, const std::vector<NamedModel>& models) {
-  if (o.model.loras.empty() && o.server.lora_dir.empty()) return;
-  if (models.size() > 1) fail(ErrorKind::Usage, "--lora and --lora-dir: a server with several models has no adapters");
-  std::error_code error;
-  if (!o.server.lora_dir.empty() && !std::filesystem::is_directory(o.server.lora_dir, error))
-    fail(ErrorKind::Usage, "--lora-dir {}: is not a folder", o.server.lora_dir);
-  for (const auto& adapter : load_options(o.model).adapter_files) {
-    const auto& names = models.front().names;
-    if (std::find(names.begin(), names.end(), adapter.name) != names.end())
-      fail(ErrorKind::Usage, "--lora {}: this is the name of the model", adapter.name);
+// The models of the cascade come first.
+std::vector<NamedModel> models_to_serve(const ServeOptions& o) {
+  std::vector<std::string> given = cascade_models(o.cascade);
+  for (const std::string& one : given) {
+    if (named_models({one}, {}).size() == 1) continue;
+    fail(ErrorKind::Usage, "--cascade {}: {} is a folder of several models", o.cascade.models, one);
   }
+  for (const std::string& one : o.models) {
+    if (given.size() < 2 || std::find(given.begin(), given.begin() + 2, one) == given.begin() + 2) given.push_back(one);
+  }
+  std::vector<NamedModel> models = named_models(given, o.names);
+  if (o.cascade.models.empty()) return models;
+  const std::string cascade = Cascade().name;
+  for (const NamedModel& model : models) {
+    if (std::find(model.names.begin(), model.names.end(), cascade) == model.names.end()) continue;
+    fail(ErrorKind::Usage, "a model is called {}, as the cascade is: give each a name with --served-model-name",
+         cascade);
+  }
+  return models;
+}
+
+Cascade cascade_of(const ServeOptions& o) {
+  ModelOptions model = o.model;
+  model.loras.clear();  // the models answer as they are
+  const Cascade cascade = make_cascade(o.cascade, model);
+  for (const ServedAdapter& adapter : o.server.adapters) {
+    if (adapter.name == cascade.name) fail(ErrorKind::Usage, "--lora: {} is the name of the cascade", adapter.name);
+  }
+  return cascade;
 }
 
 void serve(ServeOptions& o) {
   ApiServerOptions& s = o.server;
-  const std::vector<NamedModel> models = named_models(o.models, o.names);
+  const std::vector<NamedModel> models = models_to_serve(o);
   std::shared_ptr<ThreadPool> pool;  // all models compute on one: their steps take turns
   s.names = models.front().names;
   if (!o.models_memory.empty()) s.pool.memory = parse_memory(o.models_memory);
-  check_adapters(o, models);
+  s.adapters = served_adapters(o.model.loras, models);
+  if (std::error_code error; !s.lora_dir.empty() && !std::filesystem::is_directory(s.lora_dir, error))
+    fail(ErrorKind::Usage, "--lora-dir {}: is not a folder", s.lora_dir);
   if (models.size() > 1) set_models(o, models, pool);
+  if (!o.cascade.models.empty()) s.cascade = cascade_of(o);
+  s.service.park.memory = parse_park("--park-memory", o.park_memory);
+  s.service.park.disk = parse_park("--park-disk", o.park_disk);
   s.pool.most_waiting = s.service.most_waiting;
   s.pool.patience = std::chrono::seconds(o.load_seconds);
   s.keys = read_keys(o.key_file);
@@ -151,11 +188,14 @@ void serve(ServeOptions& o) {
   if (s.keys.empty() && !is_loopback(s.http.host)) {
     log().warn("anyone who reaches {} may use this server: see --api-key-file", s.http.host);
   }
-  server.start([&] { return load(o, models.front().model, pool, {}); });
+  server.start([&] { return load(o, models.front().model, 0, pool, {}); });
   const std::string host = s.http.host.find(':') == std::string::npos ? s.http.host : "[" + s.http.host + "]";
-  tell(Stream::Stdout, "millrace serves {} at {}://{}:{}/v1\n",
-       models.size() == 1 ? s.names[0] : fmt::format("{} models", models.size()),
-       s.http.certificate.empty() ? "http" : "https", host, server.port());
+  const std::string what = s.cascade ? fmt::format("a cascade of {} and {} with threshold {:.3f}", models[0].names[0],
+                                                   models[1].names[0], s.cascade->threshold)
+                           : models.size() == 1 ? s.names[0]
+                                                : fmt::format("{} models", models.size());
+  const std::string url = fmt::format("{}://{}:{}", s.http.certificate.empty() ? "http" : "https", host, server.port());
+  tell(Stream::Stdout, "millrace serves {} at {}/v1; chat in a browser: {}/\n", what, url, url);
   // A server with several models goes on without one that fails.
   const auto failed = [&] { return models.size() == 1 && server.model().state() == ServedModel::State::Failed; };
   while (!interrupted() && !failed()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -203,8 +243,21 @@ void add_serve(CLI::App& app) {
       ->capture_default_str();
   verb->add_flag("--batch-invariant", o->batch_invariant, "answers do not depend on other running requests; slower");
   verb->add_flag("--no-prefix-cache", o->no_prefix_cache, "compute every prompt from its beginning");
+  verb->add_option(
+          "--park-memory", o->park_memory,
+          "memory for the state of sessions whose clients run tools, once the KV cache is needed for others; 0: "
+          "none")
+      ->capture_default_str();
+  verb->add_option("--park-dir", s.service.park.folder,
+                   "a folder for such state that --park-memory cannot hold; it survives a restart; default: none");
+  verb->add_option("--park-disk", o->park_disk, "bytes that each model may keep in --park-dir")->capture_default_str();
+  verb->add_option("--park-seconds", s.service.park.seconds,
+                   "such state is dropped when no request used it for so long")
+      ->check(in_range(1, 1e9))
+      ->capture_default_str();
   verb->add_option("--lora-dir", s.lora_dir, "clients may load adapters from this folder: POST /v1/load_lora_adapter");
   add_draft_options(*verb, o->draft);
+  add_cascade_options(*verb, o->cascade);
   verb->add_option("--max-queue", s.service.most_waiting, "requests that wait; one more is answered 429")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();

@@ -55,6 +55,7 @@ class Conversion {
         model_{source, declared_.model->config(), declared_.weights.declared(), architecture_},
         fusion_(adapter, declared_.weights, *declared_.model),
         computed_(rope_tensors(model_)) {
+    for (ComputedTensor& bias : missing_biases(model_)) computed_.push_back(std::move(bias));
     check_complete();
     if (!adapter.empty() && find_rule(architecture_)->edit != nullptr) {
       fail(ErrorKind::Unsupported,

@@ -111,6 +111,9 @@ void qwen3_5_keys(ArchitectureKeys& k) {
   auto sections = k.model.keys().optional_array<int64_t>({.hf = "rope_parameters.mrope_section"});
   std::vector<int32_t> four{11, 11, 10, 0};
   for (size_t i = 0; sections && i < 3; ++i) four[i] = i < sections->size() ? static_cast<int32_t>((*sections)[i]) : 0;
+  const int32_t pairs = k.model.config.rotary_dim / 2;
+  // Sizes that exceed the rotary part end llama.cpp; it gives pairs to time, height and width in turns.
+  if (four[0] + four[1] + four[2] > pairs) four = {(pairs + 2) / 3, (pairs + 1) / 3, pairs / 3, 0};
   k.counts("rope.dimension_sections", four);
 }
 

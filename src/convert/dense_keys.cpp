@@ -35,15 +35,15 @@ void require_gemma_scores(ArchitectureKeys& k, int64_t layers_of_27b) {
 
 void gemma2_keys(ArchitectureKeys& k) {
   require_gemma_scores(k, 46);
-  require_pattern(k, 2, 2);
+  add_pattern(k, 2, 2);
   k.number("attn_logit_softcapping", k.number_of("attn_logit_softcapping", 0));
   k.number("final_logit_softcapping", k.number_of("final_logit_softcapping", 0));
 }
 
 void gemma3_keys(ArchitectureKeys& k) {
   require_gemma_scores(k, 62);
-  require_pattern(k, 6, k.count_of("sliding_window_pattern", 6));
-  k.number("rope.freq_base_swa", k.number_of("rope_parameters.sliding_attention.rope_theta", 1e4));
+  add_pattern(k, 6, k.count_of("sliding_window_pattern", 6));
+  add_local_rope(k, 1e4);
   if (const double cap = k.number_of("final_logit_softcapping", 0); cap != 0) k.number("final_logit_softcapping", cap);
 }
 
@@ -78,9 +78,8 @@ void smollm3_keys(ArchitectureKeys& k) {
 
 void olmo2_keys(ArchitectureKeys& k) {
   require_activation(k, Activation::Silu);
-  if (k.model.config.window == 0) return;
-  k.number("rope.freq_base_swa", k.number_of("rope_parameters.sliding_attention.rope_theta", 5e5));
-  add_listed_windows(k, 4);
+  if (k.model.config.window == 0 || !add_listed_windows(k, 4)) return;
+  add_local_rope(k, 5e5);
 }
 
 void granite_keys(ArchitectureKeys& k) {
@@ -104,7 +103,7 @@ void cohere_keys(ArchitectureKeys& k) {
 
 void cohere2_keys(ArchitectureKeys& k) {
   cohere_keys(k);
-  require_pattern(k, 4, k.count_of("sliding_window_pattern", 4));
+  add_pattern(k, 4, k.count_of("sliding_window_pattern", 4));
 }
 
 void starcoder2_keys(ArchitectureKeys& k) {

@@ -47,7 +47,7 @@ void modern_bert_keys(ArchitectureKeys& k) {
   add_encoder_sizes(k, c.context);
   const double global = k.number_of("global_rope_theta", 160000), local = k.number_of("local_rope_theta", 10000);
   k.number("rope.freq_base", k.number_of("rope_parameters.full_attention.rope_theta", global));
-  k.number("rope.freq_base_swa", k.number_of("rope_parameters.sliding_attention.rope_theta", local));
+  add_local_rope(k, local);
   k.text("rope.scaling.type", "none");
   k.count("attention.sliding_window", k.count_of("local_attention", 128));
   k.count("attention.sliding_window_pattern", kEvery);
@@ -57,7 +57,7 @@ void gemma_embedding_keys(ArchitectureKeys& k) {
   const int head_dim = k.model.config.head_dim;
   require_activation(k, Activation::GeluTanh, "hidden_activation");
   k.require(k.number_of("query_pre_attn_scalar", 256) == head_dim, "this query_pre_attn_scalar");
-  k.number("rope.freq_base_swa", k.number_of("rope_parameters.sliding_attention.rope_theta", 1e4));
+  add_local_rope(k, 1e4);
   add_listed_windows(k, k.count_of("sliding_window_pattern", 6));
 }
 

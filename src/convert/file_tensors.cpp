@@ -21,7 +21,7 @@ FileTensor as_declared(const ConvertedModel& model, const ArchitectureRule& rule
                  .declared = declared.gguf};
   // llama.cpp has the gate of a shared expert as a vector.
   if (declared.gguf.ends_with("ffn_gate_inp_shexp.weight")) out.shape = {declared.shape.back()};
-  if (rule.rotates_pairs) {
+  if (rule.rotates_pairs && model.config.head_dim % 2 == 0) {  // heads of odd size do not rotate
     const auto is = [&](const char* part) { return declared.gguf.find(part) != std::string::npos; };
     out.paired = is(".attn_q.") ? model.config.heads : is(".attn_k.") ? model.config.kv_heads : 0;
     if (out.paired > 0)
@@ -43,6 +43,21 @@ std::vector<WeightView> in_pairs(WeightView whole, bool bias, int64_t heads) {
     }
   }
   return rows;
+}
+
+std::vector<ComputedTensor> missing_biases(const ConvertedModel& model) {
+  std::vector<std::string> matrices;
+  if (model.architecture == "phimoe") matrices = {"output", "attn_output"};
+  if (model.architecture == "mamba2") matrices = {"ssm_conv1d"};
+  std::vector<ComputedTensor> zeros;
+  for (const DeclaredTensor& tensor : model.tensors) {
+    for (const std::string& matrix : matrices) {
+      const bool is = tensor.gguf == matrix + ".weight" || tensor.gguf.ends_with("." + matrix + ".weight");
+      const std::string bias = tensor.gguf.substr(0, tensor.gguf.rfind('.')) + ".bias";
+      if (is && !model.has(bias)) zeros.push_back({bias, std::vector<float>(static_cast<size_t>(tensor.shape[0]))});
+    }
+  }
+  return zeros;
 }
 
 std::vector<FileTensor> file_tensors(const ConvertedModel& model) {

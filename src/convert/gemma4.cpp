@@ -39,7 +39,7 @@ void gemma4_keys(ArchitectureKeys& k) {
   add_by_layer(k, "feed_forward_length", widths);
   add_by_layer(k, "attention.head_count_kv", kv_heads);
   k.number("rope.freq_base", k.number_of("rope_parameters.full_attention.rope_theta", 1e6));
-  k.number("rope.freq_base_swa", k.number_of("rope_parameters.sliding_attention.rope_theta", 1e4));
+  add_local_rope(k, 1e4);
   k.count("attention.sliding_window", c.window);
   k.flags("attention.sliding_window_pattern", windowed);
   k.count("attention.shared_kv_layers", shared);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace millrace {
 
 void require_activation(ArchitectureKeys& k, Activation expected, std::string_view key) {
@@ -26,17 +28,29 @@ std::vector<bool> windowed_layers(ArchitectureKeys& k, int64_t pattern) {
 
 }  // namespace
 
-void require_pattern(ArchitectureKeys& k, int64_t pattern, int64_t usual) {
+void add_pattern(ArchitectureKeys& k, int64_t pattern, int64_t usual) {
   const std::vector<bool> slides = windowed_layers(k, usual);
+  bool as_usual = true;
   for (size_t i = 0; i < slides.size(); ++i)
-    k.require(slides[i] == ((static_cast<int64_t>(i) + 1) % pattern != 0), "such a pattern of layers with a window");
+    as_usual = as_usual && slides[i] == ((static_cast<int64_t>(i) + 1) % pattern != 0);
+  k.require(as_usual || std::find(slides.begin(), slides.end(), true) != slides.end(), "layers without any window");
   k.count("attention.sliding_window", k.model.config.window);
+  if (!as_usual) k.flags("attention.sliding_window_pattern", slides);
 }
 
-void add_listed_windows(ArchitectureKeys& k, int64_t pattern) {
-  if (k.model.config.window == 0) return;
+bool add_listed_windows(ArchitectureKeys& k, int64_t pattern) {
+  const std::vector<bool> slides = windowed_layers(k, pattern);
+  if (std::find(slides.begin(), slides.end(), true) == slides.end()) return false;
   k.count("attention.sliding_window", k.model.config.window);
-  k.flags("attention.sliding_window_pattern", windowed_layers(k, pattern));
+  k.flags("attention.sliding_window_pattern", slides);
+  return true;
+}
+
+void add_local_rope(ArchitectureKeys& k, double usual_base) {
+  const std::string of = "rope_parameters.sliding_attention.";
+  const auto type = k.model.keys().optional_string({.hf = of + "rope_type"}).value_or("default");
+  k.require(type == "default", "rope scaling '" + type + "' of layers with a window");
+  k.number("rope.freq_base_swa", k.number_of(of + "rope_theta", usual_base));
 }
 
 namespace {

@@ -30,7 +30,8 @@ void add_latent_sizes(ArchitectureKeys& k, const LatentSizes& s) {
   k.count("feed_forward_length", c.feed_forward);
   k.count("attention.head_count", c.heads);
   k.count("attention.kv_lora_rank", s.latent);
-  if (s.query_latent > 0) k.count("attention.q_lora_rank", s.query_latent);
+  // 0: none. llama.cpp misses the key unless a model has as many layers as one that it knows.
+  k.count("attention.q_lora_rank", s.query_latent);
 }
 
 struct Router {

@@ -39,7 +39,7 @@ struct FileTensor {
   std::string declared = {};  // the usual name, by which adapters know it
   int64_t paired = 0;         // heads whose rotary pairs become adjacent
 };
-// The tensors of the file, without those of rope_tensors().
+// The tensors of the file, without those that are computed (below).
 std::vector<FileTensor> file_tensors(const ConvertedModel& model);
 // Views of the rows of [heads][2][half] in the order [heads][half][2]: pairs that are half a head apart become
 // adjacent. A bias has rows of one value.
@@ -52,11 +52,13 @@ std::string gguf_architecture(const WeightSource& source);
 // Keys below the architecture's name. Throws Unsupported for a setting that GGUF files cannot express, with its name.
 void add_model_metadata(const ConvertedModel& model, GgufMetadataBuilder& out);
 
-// Tensors that GGUF files have in the place of config values: divisors of RoPE frequencies.
+// Tensors that GGUF files have and the folder has not.
 struct ComputedTensor {
   std::string name;
   std::vector<float> values;
 };
-std::vector<ComputedTensor> rope_tensors(const ConvertedModel& model);
+std::vector<ComputedTensor> rope_tensors(const ConvertedModel& model);  // divisors of RoPE frequencies
+// Zeros in the place of absent biases without which llama.cpp does not load a model.
+std::vector<ComputedTensor> missing_biases(const ConvertedModel& model);
 
 }  // namespace millrace

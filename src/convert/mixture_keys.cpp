@@ -16,7 +16,7 @@ void gpt_oss_keys(ArchitectureKeys& k) {
   k.require(k.number_of("swiglu_limit", 7) == 7, "this swiglu_limit");
   k.require(k.number_of("swiglu_alpha", 1.702) == 1.702, "this swiglu_alpha");
   k.require(k.model.has("blk.0.attn_q.bias"), "attention without biases");
-  require_pattern(k, 2, 2);
+  add_pattern(k, 2, 2);
 }
 
 void qwen2_moe_keys(ArchitectureKeys& k) {
@@ -60,6 +60,7 @@ void ernie4_5_moe_keys(ArchitectureKeys& k) {
   k.count("interleave_moe_layer_step", step);
   k.count("leading_dense_block_count", leading);
   k.count("expert_shared_count", k.count_of("moe_num_shared_experts", 2));
+  add_shared_width(k);
 }
 
 void minimax_m2_keys(ArchitectureKeys& k) {

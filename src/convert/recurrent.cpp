@@ -79,14 +79,16 @@ void mamba2_keys(ArchitectureKeys& k) {
 void granite_hybrid_keys(ArchitectureKeys& k) {
   const DecoderConfig& c = k.model.config;
   const auto position = k.model.keys().optional_string({.hf = "position_embedding_type"});
-  k.require(position.value_or("") != "rope", "RoPE in a hybrid");
+  const bool rotates = position.value_or("") == "rope";
+  const auto scaling = k.model.keys().optional_string({.hf = "rope_parameters.rope_type"});
+  k.require(!rotates || scaling.value_or("default") == "default", "scaled RoPE in a hybrid");
   k.require(in_any_layer(k.model, "ssm_a") != nullptr, "a hybrid without mixers");
   add_attention(k);
   k.count("context_length", kEndless);
   k.count("feed_forward_length", c.feed_forward);
   k.number("rope.freq_base", k.number_of("rope_parameters.rope_theta", 10000));
   k.count("rope.dimension_count", c.head_dim);
-  k.flag("rope.scaling.finetuned", false);
+  k.flag("rope.scaling.finetuned", rotates);  // llama.cpp's switch for RoPE here
   granite_keys(k);
   const DeclaredTensor* shared = in_any_layer(k.model, c.experts > 0 ? "ffn_up_shexp.weight" : "ffn_up.weight");
   if (shared != nullptr) k.count("expert_shared_feed_forward_length", shared->shape.front());
@@ -103,6 +105,7 @@ void nemotron_h_keys(ArchitectureKeys& k) {
   k.count("context_length", kEndless);
   k.count("attention.key_length", c.head_dim);
   k.count("attention.value_length", c.head_dim);
+  k.number("attention.layer_norm_epsilon", norm_epsilon(k));  // of a norm that draft heads have
   k.flag("rope.scaling.finetuned", false);
   add_mixer(k, mixer_of(k.model, mixer_groups(k.model)));
   add_where(k, "feed_forward_length", {"ffn_up.weight", "ffn_up_exps.weight"},
@@ -111,6 +114,7 @@ void nemotron_h_keys(ArchitectureKeys& k) {
   k.require(in_any_layer(k.model, "ffn_up.weight") == nullptr || c.feed_forward == c.expert_width,
             "dense layers of another width beside experts");
   add_shared_width(k);
+  if (const int64_t latent = k.count_of("moe_latent_size", 0); latent > 0) k.count("moe_latent_size", latent);
   k.count("expert_shared_count", k.count_of("n_shared_experts", 1));
   k.flag("expert_weights_norm", k.flag_of("norm_topk_prob", true));
   k.number("expert_weights_scale", k.number_of("routed_scaling_factor", 1));

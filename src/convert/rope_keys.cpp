@@ -2,6 +2,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/log.h"
 #include "convert/architecture_keys.h"
 #include "models/gemma4_layers.h"
 
@@ -39,11 +40,19 @@ void add_yarn(ArchitectureKeys& k, const RopeSettings& rope) {
   const DecoderConfig& c = k.model.config;
   const double original = rope.original(c);
   k.text("rope.scaling.type", "yarn");
-  k.number("rope.scaling.factor", rope.number("factor").value_or(double(c.context) / original));
+  const double stretch = rope.number("factor").value_or(double(c.context) / original);
+  k.number("rope.scaling.factor", stretch);
   k.count("rope.scaling.original_context_length", static_cast<int64_t>(original));
-  if (const auto factor = rope.number("attention_factor")) k.number("rope.scaling.yarn_attn_factor", *factor);
-  k.number("rope.scaling.yarn_beta_fast", rope.number("beta_fast").value_or(32));
-  k.number("rope.scaling.yarn_beta_slow", rope.number("beta_slow").value_or(1));
+  if (const auto factor = rope.number("attention_factor")) {
+    k.number("rope.scaling.yarn_attn_factor", *factor);
+    // llama.cpp does not use that key: it multiplies YaRN's own magnitude by this one.
+    k.number("rope.scaling.attn_factor", *factor / (stretch <= 1 ? 1 : 0.1 * std::log(stretch) + 1));
+  }
+  const double fast = rope.number("beta_fast").value_or(32), slow = rope.number("beta_slow").value_or(1);
+  k.number("rope.scaling.yarn_beta_fast", fast);
+  k.number("rope.scaling.yarn_beta_slow", slow);
+  if ((fast != 32 || slow != 1) && k.model.architecture != "mistral3")
+    log().warn("{}: llama.cpp computes YaRN with beta_fast 32 and beta_slow 1", k.model.source.origin());
   // The model's own code of gpt-oss does not round; readers of its files know it.
   k.require(rope.flag("truncate", true) != (k.model.architecture == "gpt-oss"), "YaRN with this value of 'truncate'");
   const double mscale = rope.number("mscale").value_or(0), all = rope.number("mscale_all_dim").value_or(0);

@@ -36,6 +36,9 @@ struct Linear {
   int site = -1;                  // in AdapterTable; -1: adapters cannot change this layer
   int site_parts = 0;             // matrices of the file, each with an adapter of its own
   const Linear* apart = nullptr;  // of a gated layer: the same weights without the gate, for rows with adapters
+  // As Grouped::streamed and Grouped::stream_plan. A stage of the device holds all parts.
+  const Linear* streamed = nullptr;
+  mutable std::vector<std::pair<int64_t, bool>> stream_plan;
 };
 
 // Matrices of one shape, one for each expert of a mixture. With `gated` a matrix holds gate, then up, and the output is

@@ -49,6 +49,14 @@ inline void describe(const AttentionProblem& p, OpCall& call) {
   call.m = p.rows;
 }
 
+inline void describe(const LatentPromptOp::Problem& p, OpCall& call) {
+  call.format = name(p.kv);
+  call.layout = "pages";
+  call.n = int64_t{p.heads} * p.value_dim;
+  call.k = p.context;
+  call.m = p.rows;
+}
+
 template <class Problem>
 void describe(const Problem& p, OpCall& call) {
   if constexpr (requires { p.rows; }) call.m = p.rows;

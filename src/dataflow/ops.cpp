@@ -120,6 +120,19 @@ void Ops::rope(const RopeOp::Args& a) {
   call<RopeOp>({a.style, bucket(a.x.rows), a.heads, a.head_dim, a.rotary_dim}, a);
 }
 
+void Ops::delta_rule(const CausalConvOp::Args& conv, const DeltaRuleOp::Args& rule) {
+  const DeltaRuleOp::Problem problem{rule.shape, bucket(rule.out.rows), rule.v.dtype, options_.batch_invariant,
+                                     static_cast<int64_t>(rule.sequences.size())};
+  const Kernel<DeltaRuleOp>* kernel = is_dry() ? nullptr : planner<DeltaRuleOp>().planned(problem);
+  DeltaRuleOp::Args args = rule;
+  if (kernel != nullptr && kernel->takes_along(problem, hardware_) && !is_forced(CausalConvOp::kName)) {
+    args.conv = &conv;
+  } else {
+    call<CausalConvOp>({bucket(conv.x.rows), conv.x.cols, conv.taps}, conv);
+  }
+  call<DeltaRuleOp>(problem, args);
+}
+
 void Ops::activate(Activation kind, Matrix x, const Matrix* gate_with, Matrix out, SwigluClamp clamp) {
   if (x.rows == 0) return;
   call<ActivationOp>({kind, gate_with != nullptr, bucket(x.rows), x.cols}, {kind, x, gate_with, out, clamp});

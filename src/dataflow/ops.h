@@ -19,6 +19,7 @@
 #include "dataflow/op_call.h"
 #include "dataflow/op_times.h"
 #include "dataflow/planner.h"
+#include "dataflow/product_cost.h"
 #include "dataflow/roofline.h"
 #include "hardware/device.h"
 #include "tensor/arena.h"
@@ -60,12 +61,17 @@ class Ops {
   // Limits of the following dry passes in Mode::Plan. Attention is planned for every bucket of batches within them.
   void plan_for(const StepLimits& limits) { limits_ = limits; }
   // Linear layers with on_host run there. Call before the first dry pass.
-  // stream_rows: least rows of a step that copies experts in host memory to the device; default: by expected times.
+  // stream_rows: least rows of a step that copies weights in host memory to the device; default: by expected times.
   void use_host(HostSide* host, std::optional<int64_t> stream_rows = std::nullopt) {
     host_ = host;
     forced_stream_rows_ = stream_rows;
     least_op_us_ = host->link().launch_us;
   }
+  // Of ops that compute for a HostSide: measured costs, for expected times.
+  void use_costs(std::span<const ProductCost> costs) { costs_ = costs; }
+  // Whether the steps of the following Mode::Expect passes are recorded: kernels of others cannot be launched faster
+  // than one by one.
+  void expect_recorded(bool recorded) { least_op_us_ = recorded || host_ == nullptr ? 0 : host_->link().launch_us; }
   int64_t stream_rows() const { return stream_rows_; }  // the least that a dry pass found; 0: none
   const HostSide* host() const { return host_; }
   // Layers may have adapters. Call before the first dry pass.
@@ -105,8 +111,14 @@ class Ops {
   void attention(const AttentionArgs& args);
   // Applies RoPE to q and k, stores k and v, then attends. A fused kernel may do all three.
   void attention(const RopeWriteOp::Args& rope, const AttentionArgs& args);
+  // Whether a prompt chunk of latent attention runs in the materialised form, which latent_prompt() computes. Depends
+  // on the chunk alone, not on the rest of the batch.
+  bool materialises(const LatentPromptOp::Problem& problem);
+  void latent_prompt(const LatentPromptOp::Problem& problem, const LatentPromptOp::Args& args);
   void rope_write(const RopeWriteOp::Args& args);
   void rope(const RopeOp::Args& args);  // in place, for models with a norm between RoPE and attention
+  // The convolution writes q, k and v of the rule. A fused kernel may do both.
+  void delta_rule(const CausalConvOp::Args& conv, const DeltaRuleOp::Args& rule);
   void rope_angles(const RopeAnglesOp::Args& args);
   void activate(Activation kind, Matrix x, const Matrix* gate_with, Matrix out, SwigluClamp clamp = {});
   // out = silu(gate) * up of a gated layer's columns, which lie as its layout stores their rows.
@@ -170,13 +182,29 @@ class Ops {
 
   void linear_on_host(Matrix x, const Linear& linear, Matrix y, bool accumulate);
   void experts_here(const ExpertsCall& call);
-  void experts_on_host(const ExpertsCall& call, FunctionRef<void()> meanwhile);
+  void experts_on_host(const ExpertsCall& call, const FunctionRef<void()>* meanwhile);
+  void sum_of_experts(Matrix x, const Grouped& gate_up, const Grouped& down, const Routing& routing,
+                      Activation activation, Matrix feed, Matrix out);
+  void expect_both(FunctionRef<void()> on_host, const FunctionRef<void()>* beside, Matrix in, Matrix out);
   void stream_experts(const ExpertsCall& call);
+  void stream_linear(Matrix x, const Linear& linear, Matrix y, bool accumulate);
+  bool streams(const Linear& linear, int64_t rows);
   bool streams(const Grouped& gate_up, const Grouped& down, int64_t rows);
+  template <class Layer>
+  bool keep_stream(const Layer& layer, int64_t bucket, bool pays);
+  double row_over_link_us(int64_t cols) const;
   double stream_us(const Grouped& gate_up, const Grouped& down) const;
+  double expected_us(const Linear& linear, int64_t rows);
   double expected_us(const Grouped& grouped, int64_t rows);
+  template <class Op>
+  double expected_us(const Kernel<Op>& kernel, const typename Op::Problem& problem) {
+    const double us = planner<Op>().expected_us(kernel, problem);
+    if constexpr (std::is_same_v<Op, GroupedLinearOp>) return corrected_us(costs_, problem, us);
+    return us;
+  }
   void run_groups(Matrix x, const Grouped& grouped, const GroupedWeights& weights, const Routing& routing, Matrix y);
-  void hand_over(FunctionRef<void()> meanwhile);
+  template <class Work>
+  void hand_over(const FunctionRef<void()>* meanwhile, const Work& work);
   void note_hand_over(Matrix in, Matrix out);
   bool shows_inputs() const { return inputs_ != nullptr && !is_dry(); }
   bool counts_times() const { return mode_ == Mode::Expect || mode_ == Mode::Roof; }
@@ -196,10 +224,12 @@ class Ops {
   bool all_parts(const Linear& linear, int64_t rows, Takes takes) const;
   bool takes_norm_along(const NormOp::Args& norm, const Linear& linear) const;
   bool shares_norm(const Linear& linear, int64_t rows) const;
+  void run_parts_from(std::span<std::byte* const> stage, const Linear& linear, Matrix x, Matrix y, bool accumulate);
   template <class Fill>
   void run_parts(const Linear& linear, Matrix x, Matrix y, Fill fill);
   void run_part(const Linear::Part& part, LinearArgs args);
   void plan_attention(const AttentionProblem& problem);
+  void plan_latent_prompts(const LatentPromptOp::Problem& problem);
   const AttentionKernel* planned(const AttentionProblem& problem);
   void attend(const AttentionArgs& args);
   void elementwise(const ElementwiseOp::Args& args);
@@ -234,6 +264,7 @@ class Ops {
   std::optional<int64_t> forced_stream_rows_;
   int64_t stream_rows_ = 0;
   double least_op_us_ = 0;  // expected: launching a kernel that is not part of a recorded step
+  std::span<const ProductCost> costs_;
 };
 
 template <class Op>
@@ -265,7 +296,7 @@ void Ops::run(const Kernel<Op>& kernel, const typename Op::Problem& problem, con
     case Mode::Plan:
       return;
     case Mode::Expect:
-      return times_->add(Op::kName, std::max(planner<Op>().expected_us(kernel, problem), least_op_us_));
+      return times_->add(Op::kName, std::max(expected_us<Op>(kernel, problem), least_op_us_));
     case Mode::Roof:
       if (const double us = call_roof_us<Op>(problem, args, hardware_); us > 0) times_->add(Op::kName, us);
       return;

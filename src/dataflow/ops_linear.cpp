@@ -104,6 +104,19 @@ void Ops::run_parts(const Linear& linear, Matrix x, Matrix y, Fill fill) {
   }
 }
 
+// With the weights of each part in a stage instead of their own memory.
+void Ops::run_parts_from(std::span<std::byte* const> stage, const Linear& linear, Matrix x, Matrix y, bool accumulate) {
+  if (is_dry()) plan(linear, x.rows);
+  LinearWeights staged;
+  size_t part = 0;
+  run_parts(linear, x, y, [&](LinearArgs& args) {
+    staged = *args.weights;
+    staged.data = stage[part++];
+    args.weights = &staged;
+    args.accumulate = accumulate;
+  });
+}
+
 void Ops::linear(Matrix x, const Linear& linear, Matrix y) {
   launch_pending();
   if (x.rows == 0) return;  // a chunk in the middle of a prompt needs no logits
@@ -121,13 +134,14 @@ void Ops::launch(Matrix x, const Linear& linear, Matrix y) {
 
 void Ops::add_adapters(Matrix x, const Linear& linear, Matrix y) {
   MR_ASSERT(std::ssize(row_adapters_) >= x.rows);
+  const auto first = int64_t{linear.site} * AdapterTable::kSlots;
   call<LoraOp>({adapters_->format, bucket_rows(x.rows), linear.n, linear.k, linear.site_parts, false,
                 linear.gated && !device_.is_host() && !linear.on_host},
                {.format = adapters_->format,
                 .x = x,
                 .parts = linear.site_parts,
                 .adapters = row_adapters_.data(),
-                .table = adapters_->weights + int64_t{linear.site} * AdapterTable::kSlots,
+                .table = is_dry() ? nullptr : adapters_->weights + first,  // no table is allocated yet
                 .y = y});
 }
 

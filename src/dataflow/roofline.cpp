@@ -55,6 +55,13 @@ Work work_of(const AttentionProblem& p) {
   return {kv + io, 2.0 * double(p.rows) * seen * p.heads * (p.key_dim + p.value_dim)};
 }
 
+Work work_of(const LatentPromptOp::Problem& p) {
+  const double kv = double(p.context) * double(row_bytes(p.kv, p.latent_dim + p.rotary_dim));
+  const double io = 4.0 * double(p.rows) * p.heads * (p.query_dim() + p.value_dim);
+  const double expansion = double(p.context) * p.heads * p.latent_dim * (p.plain_dim + p.value_dim);
+  return {kv + io, 2 * (double(p.rows) * p.seen() * p.heads * (p.query_dim() + p.value_dim) + expansion)};
+}
+
 Work work_of(const CausalConvOp::Args& a) {
   return {bytes_of(a.x) + bytes_of(a.out) + state_bytes(a.sequences.size(), (a.taps - 1) * a.x.cols),
           2.0 * a.taps * double(a.x.rows) * double(a.x.cols)};
@@ -85,6 +92,10 @@ double roof_us(const GroupedLinearProblem& p, const Hardware& h) {
 double roof_us(const AttentionProblem& p, const Hardware& h) {
   const bool matrix_units = h.device == DeviceKind::Cuda && p.precision == Precision::Fast && p.kv != DType::F32;
   return least_us(work_of(p), matrix_units ? h.ceilings.bf16_gflops : h.ceilings.f32_gflops, h);
+}
+
+double roof_us(const LatentPromptOp::Problem& p, const Hardware& h) {
+  return least_us(work_of(p), h.ceilings.f32_gflops, h);
 }
 
 double roof_us(const CausalConvOp::Args& a, const Hardware& h) {

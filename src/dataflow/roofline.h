@@ -5,6 +5,7 @@
 #include "kernels/causal_conv/causal_conv.h"
 #include "kernels/delta_rule/delta_rule.h"
 #include "kernels/grouped_linear/grouped_linear.h"
+#include "kernels/latent_prompt/latent_prompt.h"
 #include "kernels/linear/linear.h"
 #include "kernels/ssm_scan/ssm_scan.h"
 
@@ -18,6 +19,7 @@ struct Work {
 Work work_of(const LinearProblem& problem);
 Work work_of(const GroupedLinearProblem& problem);
 Work work_of(const AttentionProblem& problem);
+Work work_of(const LatentPromptOp::Problem& problem);  // of the materialised form
 // The work of recurrent ops depends on the number of sequences, and problems have rounded rows.
 Work work_of(const CausalConvOp::Args& args);
 Work work_of(const DeltaRuleOp::Args& args);
@@ -26,6 +28,7 @@ Work work_of(const SsmScanOp::Args& args);
 double roof_us(const LinearProblem& problem, const Hardware& hardware);
 double roof_us(const GroupedLinearProblem& problem, const Hardware& hardware);
 double roof_us(const AttentionProblem& problem, const Hardware& hardware);
+double roof_us(const LatentPromptOp::Problem& problem, const Hardware& hardware);
 double roof_us(const CausalConvOp::Args& args, const Hardware& hardware);
 double roof_us(const DeltaRuleOp::Args& args, const Hardware& hardware);
 double roof_us(const SsmScanOp::Args& args, const Hardware& hardware);

@@ -147,6 +147,12 @@ bool take(const TensorInfo& tensor, std::string_view mark, bool is_a, bool embed
   return true;
 }
 
+// The matrices of a mixture's experts are no linear layers of their own: each row chooses some of them.
+void refuse_experts(const std::string& origin, const std::string& tensor) {
+  if (tensor.find(".experts.") != std::string::npos || tensor.find("_exps.") != std::string::npos)
+    refuse(origin, fmt::format("matrices of experts ('{:.200}')", tensor));
+}
+
 AdapterFile read_peft(const fs::path& folder) {
   AdapterFile file{.origin = folder.string()};
   const fs::path config_path = folder / "adapter_config.json", weights = folder / "adapter_model.safetensors";
@@ -163,6 +169,7 @@ AdapterFile read_peft(const fs::path& folder) {
   const MappedFile& mapped = file.files.emplace_back(weights);
   Pairs pairs;
   for (const TensorInfo& tensor : read_safetensors(mapped.bytes(), weights.string())) {
+    refuse_experts(weights.string(), tensor.name);
     const bool known =
         take(tensor, ".lora_A.weight", true, false, pairs) || take(tensor, ".lora_B.weight", false, false, pairs) ||
         take(tensor, ".lora_embedding_A", true, true, pairs) || take(tensor, ".lora_embedding_B", false, true, pairs);
@@ -192,6 +199,7 @@ AdapterFile read_gguf_adapter(const fs::path& path) {
   if (!std::isfinite(alpha)) fail(ErrorKind::BadFile, "{}: adapter.lora.alpha is not a number", path.string());
   Pairs pairs;
   for (const TensorInfo& tensor : contents.tensors) {
+    refuse_experts(path.string(), tensor.name);
     const bool embedding = tensor.name.starts_with("token_embd.");
     if (!take(tensor, ".lora_a", true, embedding, pairs) && !take(tensor, ".lora_b", false, embedding, pairs))
       refuse(path.string(), fmt::format("the tensor '{:.200}'", tensor.name));

@@ -73,10 +73,8 @@ class Packing {
     packed_.origin = file_.origin;
     const auto sites = weights_.sites();
     for (size_t i = 0; i < sites.size(); ++i) add_site(static_cast<int>(i), sites[i]);
-    for (const auto& [module, pair] : pairs_) {
-      const bool expert = module.find("expert") != std::string::npos || module.find("_exps") != std::string::npos;
-      fail(ErrorKind::Unsupported, "{}: {} '{}'", file_.origin,
-           expert ? "adapters of experts are not supported:" : "this model has no linear layer", module);
+    if (!pairs_.empty()) {
+      fail(ErrorKind::Unsupported, "{}: this model has no linear layer '{}'", file_.origin, pairs_.begin()->first);
     }
     return std::move(packed_);
   }

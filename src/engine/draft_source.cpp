@@ -29,9 +29,8 @@ int32_t most_tokens(DraftSource::Kind kind) {
     case DraftSource::Kind::Lookup:
       return LookupDrafter().most_tokens();
     case DraftSource::Kind::Model:
-      return ModelDrafter::kMostTokens;
     case DraftSource::Kind::Heads:
-      return HeadDrafter::kMostTokens;
+      return RunnerDrafter::kMostTokens;
     case DraftSource::Kind::None:
       break;
   }
@@ -57,7 +56,7 @@ DraftSource find_drafts(const std::string& name, const std::shared_ptr<const Wei
 // Null: heads that were not asked for by name would not fit or not pay.
 std::unique_ptr<Drafter> make_head_drafter(const DraftSource& drafts, Runner& main, FunctionRef<void(Runner&)> load) {
   if (drafts.by_default && main.rank().uses_host()) return nullptr;
-  auto heads = HeadDrafter::plan(main, drafts.source);
+  auto heads = plan_drafter(drafts, main);
   const bool fits = heads->memory().total() <= heads->memory().available;
   if (drafts.by_default && (!fits || !HeadDrafter::pays(main, *heads))) {
     log().info("the heads that predict further tokens are not used: they would {}", fits ? "not pay" : "not fit");
@@ -78,6 +77,11 @@ DraftSource open_drafts(const std::string& name, const std::shared_ptr<const Wei
   return drafts;
 }
 
+std::unique_ptr<Runner> plan_drafter(const DraftSource& drafts, const Runner& main) {
+  if (drafts.kind == DraftSource::Kind::Heads) return HeadDrafter::plan(main, drafts.source);
+  return drafts.kind == DraftSource::Kind::Model ? ModelDrafter::plan(main, drafts.source) : nullptr;
+}
+
 std::unique_ptr<Drafter> make_drafter(const DraftSource& drafts, Runner& main, const TextModel& text,
                                       FunctionRef<void(Runner&)> load) {
   if (drafts.kind == DraftSource::Kind::None) return nullptr;
@@ -85,7 +89,7 @@ std::unique_ptr<Drafter> make_drafter(const DraftSource& drafts, Runner& main, c
     if (auto drafter = make_head_drafter(drafts, main, load)) return drafter;
   }
   if (drafts.kind != DraftSource::Kind::Model) return std::make_unique<LookupDrafter>();
-  auto runner = ModelDrafter::plan(main, drafts.source);
+  auto runner = plan_drafter(drafts, main);
   check_vocabularies(main, text, *runner, drafts.name);
   load(*runner);
   return std::make_unique<ModelDrafter>(std::move(runner));

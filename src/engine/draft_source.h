@@ -25,6 +25,10 @@ struct DraftSource {
 DraftSource open_drafts(const std::string& name, const std::shared_ptr<const WeightSource>& main,
                         FunctionRef<std::shared_ptr<const WeightSource>(const std::string&)> open, LoadOptions& load);
 
+// The draft model or the heads beside `main`, not loaded; null: the drafts need no passes. `main` may be not loaded,
+// too.
+std::unique_ptr<Runner> plan_drafter(const DraftSource& drafts, const Runner& main);
+
 // Loads the draft model or the heads with `load`; null: no drafts. `main` is loaded with the options of open_drafts()
 // and outlives the drafter. `text` may have no tokenizer.
 std::unique_ptr<Drafter> make_drafter(const DraftSource& drafts, Runner& main, const TextModel& text,

@@ -7,6 +7,8 @@
 
 namespace millrace {
 
+class Runner;
+
 struct DraftAsk {
   uint64_t sequence = 0;            // identifies the sequence until forget()
   std::span<const int32_t> tokens;  // prompt and generated tokens
@@ -22,6 +24,7 @@ struct FollowedRows {
   int32_t row = 0;                         // the first row in the step,
   int32_t position = 0, rows = 0;          // its position, and the number of rows
   bool drafts = false;                     // a draft may be asked for next
+  bool decoded = false;                    // a token and its drafts, not a chunk of a prompt
 };
 
 class Drafter {
@@ -37,6 +40,7 @@ class Drafter {
   // Time of a pass that extends the drafts of so many sequences by one token. 0: too short to count; the engine then
   // asks for drafts first and plans their lengths afterwards.
   virtual double pass_us(int64_t /*sequences*/) const { return 0; }
+  virtual Runner* passes() { return nullptr; }  // runs these passes, if any
   // The drafter reads the target's hidden states: it is told the rows of each step while they are in memory, and keeps
   // state in the pages of the sequences. Steps of such sequences do not run ahead.
   virtual bool follows() const { return false; }

@@ -10,6 +10,7 @@
 #include "base/function_ref.h"
 #include "engine/drafter.h"
 #include "engine/engine_stats.h"
+#include "engine/parking.h"
 #include "engine/request.h"
 #include "engine/runner.h"
 #include "engine/saved_prefix.h"
@@ -28,6 +29,8 @@ struct EngineOptions {
   // cheap.
   double prefill_slack = 0;
   bool prefix_cache = true;  // keep pages of prompts and answers for later requests with the same prefix
+  // Takes the state of parked sessions that leaves the device; must outlive the engine. Null: it is dropped.
+  ParkedStates* parked = nullptr;
   // Proposes draft tokens; must outlive the engine. Draft rows need logits, so LoadOptions::logit_rows must exceed the
   // number of sequences.
   Drafter* drafter = nullptr;
@@ -80,6 +83,14 @@ class Engine {
     return millrace::restore_prefix(runner_.state(), scheduler_.tree(), runner_.rank().device(), tokens, pages);
   }
 
+  // A session whose client runs a tool: its state is kept until the session goes on. `tokens` are its last prompt and
+  // answer. Without EngineOptions::parked these functions do nothing.
+  void park(const Adapter* adapter, std::span<const int32_t> tokens);
+  void forget_parked(const Adapter* adapter, std::span<const int32_t> tokens);
+  void save_parked();  // copies the state of all parked sessions out of the device
+  // Where the state of a session is, and how many of its tokens need not be computed.
+  ParkedStates::Found parked_place(const Adapter* adapter, std::span<const int32_t> tokens);
+
   size_t running() const { return scheduler_.running().size(); }
   size_t waiting() const { return scheduler_.waiting().size(); }
   void fill(EngineStats& stats);  // all fields except those that only Service knows
@@ -87,6 +98,7 @@ class Engine {
  private:
   double now() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
   void check(const Request& request) const;
+  PrefixKey key_of(const Adapter* adapter, size_t tokens) const;
   int32_t most_drafts(const Request& request) const;
   struct Step {
     Scheduler::Plan plan;
@@ -120,6 +132,8 @@ class Engine {
   StepPacer pacer_;
   PowerMeter power_;
   Scheduler scheduler_;
+  ParkedStates* const parked_;
+  std::optional<Parking> parking_;
   StepBatch batch_;
   Step step_, ahead_;  // current step, and the next one if it was started
   struct Drawing {

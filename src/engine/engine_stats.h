@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/parked_states.h"
 #include "engine/request.h"
 
 namespace millrace {
@@ -46,6 +47,7 @@ struct EngineStats {
   double busy_seconds = 0;                    // time in steps
   std::optional<double> joules;               // energy of steps, if the device counts it
   std::map<FinishReason, uint64_t> finished;  // choices
+  ParkStats parked;                           // current values and totals of parked sessions
 };
 
 }  // namespace millrace

@@ -13,18 +13,9 @@ std::unique_ptr<Runner> HeadDrafter::plan(const Runner& target, const std::share
   if (target.rank().uses_host())
     fail(ErrorKind::Unsupported, "{}: heads cannot draft for a model of which a part stays in host memory",
          heads->origin());
-  LoadOptions load = target.options();
-  load.adapter_files.clear();
-  load.adapters = false;
-  load.architecture = nullptr;
-  load.forced.clear();
-  load.gpu_memory = load.cpu_memory = 0;
+  LoadOptions load = options_beside(target);
   load.kv_type.reset();
-  load.batch_invariant = false;
-  load.logit_rows = load.sequences;
-  load.device_draws = true;   // chains need the likeliest token only
   load.past_training = true;  // positions are the target's
-  load.heads.reset();
   load.drafts_for = {&target.model(), target.rank().working()};
   return std::make_unique<Runner>(heads, load);
 }
@@ -42,17 +33,13 @@ bool HeadDrafter::pays(Runner& target, Runner& heads) {
 }
 
 HeadDrafter::HeadDrafter(Runner& target, std::unique_ptr<Runner> heads)
-    : target_(target),
-      runner_(std::move(heads)),
-      estimate_(estimate_steps(*runner_, /*drafts=*/false)),
+    : RunnerDrafter(std::move(heads)),
+      target_(target),
       vocabulary_(draft_vocabulary(runner_->source(), target.model().config().vocab)),
-      vocab_(static_cast<int32_t>(target.model().config().vocab)),
-      batch_(runner_->options().rows, runner_->options().sequences, runner_->options().logit_rows) {
+      vocab_(static_cast<int32_t>(target.model().config().vocab)) {
   MR_ASSERT(runner_->state().blocks().size() == target.state().blocks().size() && !runner_->state().has_slots());
   feature_rows_.reserve(static_cast<size_t>(runner_->options().rows));
-  const auto sequences = static_cast<size_t>(runner_->options().sequences);
-  leads_.reserve(sequences);
-  chains_.reserve(sequences);
+  leads_.reserve(static_cast<size_t>(runner_->options().sequences));
   target_.state().mirror_in(&runner_->state());
 }
 
@@ -63,7 +50,7 @@ void HeadDrafter::forget(uint64_t sequence) {
 }
 
 // -1: no logit is a number, for example behind pages whose rows here were never written.
-int32_t HeadDrafter::target_token(int32_t row) const {
+int32_t HeadDrafter::token_of(int32_t row) const {
   if (vocabulary_.empty()) return row < vocab_ ? row : -1;
   return row >= 0 && row < std::ssize(vocabulary_) ? vocabulary_[static_cast<size_t>(row)] : -1;
 }
@@ -76,23 +63,40 @@ std::span<const int32_t> HeadDrafter::run(Matrix features, bool own) {
 
 // The row of position i takes the target's hidden state there and the token at i + 1, so that its logits belong to the
 // token at i + 2.
+void HeadDrafter::add_followed(const FollowedRows& s) {
+  const auto length = static_cast<int32_t>(s.tokens.size());
+  const int32_t rows = std::min(s.rows, length - 1 - s.position);
+  if (rows <= 0) return;
+  const auto tokens = s.tokens.subspan(static_cast<size_t>(s.position) + 1, static_cast<size_t>(rows));
+  const bool leads = s.drafts && s.position + rows == length - 1;
+  const StepBatch::Rows logits{leads ? rows - 1 : rows, rows};
+  batch_.add(tokens, s.position, length, s.pages, logits, {}, /*slot=*/-1, /*drafts=*/s.decoded && rows > 1);
+  for (int32_t i = 0; i < rows; ++i) feature_rows_.push_back(s.row + i);
+  if (leads) leads_.push_back({s.sequence, s.tokens.size(), -1, static_cast<int32_t>(leads_.size())});
+}
+
 void HeadDrafter::follow(std::span<const FollowedRows> sequences) {
   leads_.clear();
   batch_.clear();
   feature_rows_.clear();
-  for (const FollowedRows& s : sequences) {
-    const auto length = static_cast<int32_t>(s.tokens.size());
-    const int32_t rows = std::min(s.rows, length - 1 - s.position);
-    if (rows <= 0) continue;
-    const auto tokens = s.tokens.subspan(static_cast<size_t>(s.position) + 1, static_cast<size_t>(rows));
-    const bool leads = s.drafts && s.position + rows == length - 1;
-    batch_.add(tokens, s.position, length, s.pages, leads ? StepBatch::Logits::Last : StepBatch::Logits::None);
-    for (int32_t i = 0; i < rows; ++i) feature_rows_.push_back(s.row + i);
-    if (leads) leads_.push_back({s.sequence, s.tokens.size(), -1, static_cast<int32_t>(leads_.size())});
+  // Decodes come first in a batch (Ops::attention).
+  for (const bool decoded : {true, false}) {
+    for (const FollowedRows& rows : sequences) {
+      if (rows.decoded == decoded) add_followed(rows);
+    }
   }
   if (batch_.empty()) return;
-  const auto tokens = run(target_.features(), /*own=*/false);
-  for (size_t i = 0; i < leads_.size(); ++i) leads_[i].token = target_token(tokens[i]);
+  const auto chosen = run(target_.features(), /*own=*/false);
+  for (size_t i = 0; i < leads_.size(); ++i) leads_[i].token = token_of(chosen[i]);
+}
+
+void HeadDrafter::add_row(Chain& chain, int32_t pass) {
+  if (batch_.empty()) feature_rows_.clear();  // those of the pass before
+  const auto past = static_cast<int32_t>(chain.ask->tokens.size()) - 2 + pass;
+  batch_.add({&chain.ask->draft[static_cast<size_t>(pass) - 1], 1}, past, past + 1, chain.ask->pages,
+             StepBatch::Logits::Last);
+  feature_rows_.push_back(chain.at);
+  chain.at = static_cast<int32_t>(batch_.rows()) - 1;
 }
 
 void HeadDrafter::draft_all(std::span<DraftAsk> asks) {
@@ -105,25 +109,7 @@ void HeadDrafter::draft_all(std::span<DraftAsk> asks) {
     ask.draft[static_cast<size_t>(ask.given++)] = lead->token;
     chains_.push_back({&ask, lead->row});
   }
-  for (int32_t pass = 1;; ++pass) {
-    std::erase_if(chains_, [&](const Chain& c) { return c.ask->given < pass || pass == std::ssize(c.ask->draft); });
-    if (chains_.empty()) return;
-    batch_.clear();
-    feature_rows_.clear();
-    for (Chain& chain : chains_) {
-      const auto past = static_cast<int32_t>(chain.ask->tokens.size()) - 2 + pass;
-      batch_.add({&chain.ask->draft[static_cast<size_t>(pass) - 1], 1}, past, past + 1, chain.ask->pages,
-                 StepBatch::Logits::Last);
-      feature_rows_.push_back(chain.row);
-    }
-    const auto tokens = run(runner_->features(), /*own=*/true);
-    for (size_t i = 0; i < chains_.size(); ++i) {
-      Chain& chain = chains_[i];
-      chain.row = static_cast<int32_t>(i);
-      const int32_t token = target_token(tokens[i]);
-      if (token >= 0) chain.ask->draft[static_cast<size_t>(chain.ask->given++)] = token;
-    }
-  }
+  extend_chains();
 }
 
 }  // namespace millrace

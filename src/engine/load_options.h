@@ -54,6 +54,8 @@ struct LoadOptions {
   // faster.
   std::optional<bool> split_experts;
   std::optional<int64_t> stream_rows;
+  std::optional<bool>
+      join_shared_experts;  // for tests: they become further experts; default: if a GPU holds all weights
   int block_size = 64;
   std::shared_ptr<const WeightSource> heads;  // draft heads to come: steps keep the hidden states that they read
   DraftTarget drafts_for;                     // loads the draft heads of the source

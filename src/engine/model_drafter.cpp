@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "engine/step_cost.h"
 
 namespace millrace {
 namespace {
@@ -25,17 +24,8 @@ void ModelDrafter::check_vocabulary(const Tokenizer& main, const Tokenizer& draf
 }
 
 std::unique_ptr<Runner> ModelDrafter::plan(const Runner& main, const std::shared_ptr<const WeightSource>& draft) {
-  LoadOptions load = main.options();
-  load.architecture = nullptr;
-  load.forced.clear();
-  load.adapter_files.clear();
-  load.adapters = false;
-  load.gpu_memory = 0;
-  load.heads.reset();
-  load.batch_invariant = false;
-  load.logit_rows = load.sequences;
-  load.device_draws = true;  // chains need the likeliest token only
-  load.context = 0;          // its own, or that of the main model if it is shorter
+  LoadOptions load = options_beside(main);
+  load.context = 0;  // its own, or that of the main model if it is shorter
   auto planned = std::make_unique<Runner>(draft, load);
   if (planned->options().context <= main.options().context) return planned;
   load.context = main.options().context;
@@ -43,11 +33,9 @@ std::unique_ptr<Runner> ModelDrafter::plan(const Runner& main, const std::shared
 }
 
 ModelDrafter::ModelDrafter(std::unique_ptr<Runner> runner)
-    : runner_(std::move(runner)),
-      estimate_(estimate_steps(*runner_, /*drafts=*/false)),
+    : RunnerDrafter(std::move(runner)),
       vocab_(static_cast<int32_t>(runner_->model().config().vocab)),
-      longest_(longest_sequence(*runner_)),
-      batch_(runner_->options().rows, runner_->options().sequences, runner_->options().logit_rows) {
+      longest_(longest_sequence(*runner_)) {
   if (runner_->state().has_slots()) {
     fail(ErrorKind::Unsupported, "{}: has recurrent state, which a draft model cannot have",
          runner_->source().origin());
@@ -57,7 +45,6 @@ ModelDrafter::ModelDrafter(std::unique_ptr<Runner> runner)
   for (size_t i = 0; i < sequences; ++i)
     followed_.emplace_back(runner_->state().new_table(static_cast<int32_t>(runner_->options().context)));
   asked_.reserve(sequences);
-  chains_.reserve(sequences);
 }
 
 void ModelDrafter::forget(uint64_t sequence) {
@@ -71,15 +58,15 @@ void ModelDrafter::forget(uint64_t sequence) {
 }
 
 // The engine runs as many sequences as there are entries, and forgets those that end.
-ModelDrafter::Followed* ModelDrafter::follow(const DraftAsk& ask) {
-  const auto known = std::find_if(followed_.begin(), followed_.end(),
-                                  [&](const Followed& f) { return f.used && f.sequence == ask.sequence; });
-  if (known != followed_.end()) return &*known;
-  const auto unused = std::find_if(followed_.begin(), followed_.end(), [](const Followed& f) { return !f.used; });
-  if (unused == followed_.end()) return nullptr;
-  unused->used = true;
-  unused->sequence = ask.sequence;
-  return &*unused;
+int32_t ModelDrafter::find(const DraftAsk& ask) {
+  auto entry = std::find_if(followed_.begin(), followed_.end(),
+                            [&](const Followed& f) { return f.used && f.sequence == ask.sequence; });
+  if (entry == followed_.end())
+    entry = std::find_if(followed_.begin(), followed_.end(), [](const Followed& f) { return !f.used; });
+  if (entry == followed_.end()) return -1;
+  entry->used = true;
+  entry->sequence = ask.sequence;
+  return static_cast<int32_t>(entry - followed_.begin());
 }
 
 // Rows of rejected draft tokens are computed again. The last token of a sequence is always computed again, because its
@@ -97,30 +84,29 @@ void ModelDrafter::drop_rejected(Followed& f, std::span<const int32_t> tokens) {
 
 // Adds the tokens of a sequence that its cache lacks, as many as the step has rows left. If these are all, the step
 // gives the first token of its draft.
-void ModelDrafter::add_pending(DraftAsk& ask, Followed& f) {
+void ModelDrafter::add_pending(const Chain& asked) {
+  const DraftAsk& ask = *asked.ask;
+  Followed& f = followed(asked);
   const auto length = static_cast<int32_t>(ask.tokens.size()), drafts = static_cast<int32_t>(ask.draft.size());
   const auto room = static_cast<int32_t>(runner_->options().rows - batch_.rows());
   const int32_t rows = std::min(length - f.computed, room);
   if (rows <= 0 || length + drafts > longest_) return;
   const auto pending = ask.tokens.subspan(static_cast<size_t>(f.computed), static_cast<size_t>(rows));
-  const bool known = std::all_of(pending.begin(), pending.end(), [&](int32_t token) { return takes(token); });
+  const bool known = std::all_of(pending.begin(), pending.end(), [&](int32_t token) { return token_of(token) >= 0; });
   if (!known || !f.table.reserve(length + drafts)) return;
   const bool completes = f.computed + rows == length;
-  const auto logits = completes ? StepBatch::Logits::Last : StepBatch::Logits::None;
-  batch_.add(pending, f.computed, length, f.table.pages(), logits);
+  const bool is_prompt = rows > 1 + kMostTokens;  // else attention treats them as the drafts that most of them were
+  const StepBatch::Rows logits{completes ? rows - 1 : rows, rows};
+  batch_.add(pending, f.computed, length, f.table.pages(), logits, {}, /*slot=*/-1, /*drafts=*/rows > 1 && !is_prompt);
   f.computed = f.known = f.computed + rows;
-  if (completes) chains_.push_back({&ask, &f});
+  if (completes) chains_.push_back(asked);
 }
 
-// Appends the likeliest token of each row of the step to its draft.
-void ModelDrafter::extend() {
-  const auto tokens = runner_->run(batch_.batch());
-  for (size_t i = 0; i < chains_.size(); ++i) {
-    const auto [ask, f] = chains_[i];
-    if (!takes(tokens[i])) continue;  // no logit is a number: the draft ends here
-    ask->draft[static_cast<size_t>(ask->given++)] = tokens[i];
-    f->drafted.push_back(tokens[i]);
-  }
+void ModelDrafter::add_row(Chain& chain, int32_t pass) {
+  Followed& f = followed(chain);
+  batch_.add({&chain.ask->draft[static_cast<size_t>(pass) - 1], 1}, f.computed, f.computed + 1, f.table.pages(),
+             StepBatch::Logits::Last);
+  ++f.computed;
 }
 
 void ModelDrafter::draft_all(std::span<DraftAsk> asks) {
@@ -130,31 +116,24 @@ void ModelDrafter::draft_all(std::span<DraftAsk> asks) {
   for (DraftAsk& ask : asks) {
     ask.given = 0;
     ask.draft = ask.draft.first(std::min<size_t>(ask.draft.size(), kMostTokens));
-    Followed* f = ask.draft.empty() ? nullptr : follow(ask);
-    if (f == nullptr) continue;
-    drop_rejected(*f, ask.tokens);
-    asked_.push_back({&ask, f});
+    const int32_t entry = ask.draft.empty() ? -1 : find(ask);
+    if (entry < 0) continue;
+    asked_.push_back({&ask, entry});
+    drop_rejected(followed(asked_.back()), ask.tokens);
   }
   // Prompts take the rows that sequences with a complete cache leave, and may need several steps.
   for (const bool prompts : {false, true}) {
-    for (const auto& [ask, f] : asked_) {
-      const bool is_prompt = std::ssize(ask->tokens) - f->computed > 1 + kMostTokens;
-      if (is_prompt == prompts && f->computed < std::ssize(ask->tokens)) add_pending(*ask, *f);
+    for (const Chain& asked : asked_) {
+      const int64_t pending = std::ssize(asked.ask->tokens) - followed(asked).computed;
+      if (pending > 0 && (pending > 1 + kMostTokens) == prompts) add_pending(asked);
     }
   }
   if (batch_.empty()) return;
-  extend();
-  for (int32_t pass = 1;; ++pass) {
-    const auto over = [&](const Chain& c) { return c.ask->given < pass || pass == std::ssize(c.ask->draft); };
-    std::erase_if(chains_, over);
-    if (chains_.empty()) return;
-    batch_.clear();
-    for (const auto& [ask, f] : chains_) {
-      const int32_t token = f->drafted.back();
-      batch_.add({&token, 1}, f->computed, f->computed + 1, f->table.pages(), StepBatch::Logits::Last);
-      ++f->computed;
-    }
-    extend();
+  take(run_rows());
+  extend_chains();
+  for (const Chain& asked : asked_) {
+    const auto draft = asked.ask->draft.first(static_cast<size_t>(asked.ask->given));
+    followed(asked).drafted.assign(draft.begin(), draft.end());
   }
 }
 

@@ -5,15 +5,12 @@
 #include <memory>
 #include <vector>
 
-#include "engine/drafter.h"
-#include "engine/runner.h"
-#include "engine/step_batch.h"
-#include "engine/step_pacer.h"
+#include "engine/runner_drafter.h"
 #include "text/tokenizer.h"
 
 namespace millrace {
 
-class ModelDrafter final : public Drafter {
+class ModelDrafter final : public RunnerDrafter {
  public:
   // A draft model beside `main`, not loaded yet: the same device, threads, sequences and number of positions.
   static std::unique_ptr<Runner> plan(const Runner& main, const std::shared_ptr<const WeightSource>& draft);
@@ -26,12 +23,7 @@ class ModelDrafter final : public Drafter {
   explicit ModelDrafter(std::unique_ptr<Runner> runner);
 
   void draft_all(std::span<DraftAsk> asks) override;
-  int32_t most_tokens() const override { return kMostTokens; }
-  double pass_us(int64_t sequences) const override { return estimate_.us(sequences, 0, 0, 0); }
   void forget(uint64_t sequence) override;
-
-  Runner& runner() { return *runner_; }
-  static constexpr int32_t kMostTokens = 8;
 
  private:
   // A sequence of the engine: its pages here, and the drafted tokens after the first `known` ones of the sequence.
@@ -43,24 +35,18 @@ class ModelDrafter final : public Drafter {
     int32_t computed = 0, known = 0;  // rows in the cache; of those: tokens of the sequence
     std::vector<int32_t> drafted;
   };
-  struct Chain {
-    DraftAsk* ask;
-    Followed* followed;
-  };
 
-  Followed* follow(const DraftAsk& ask);
+  int32_t find(const DraftAsk& ask);  // its entry of followed_; -1: none is free
   static void drop_rejected(Followed& followed, std::span<const int32_t> tokens);
-  void add_pending(DraftAsk& ask, Followed& followed);
-  void extend();
-  bool takes(int32_t token) const { return token >= 0 && token < vocab_; }
+  void add_pending(const Chain& asked);
+  Followed& followed(const Chain& chain) { return followed_[static_cast<size_t>(chain.at)]; }
+  void add_row(Chain& chain, int32_t pass) override;  // Chain::at: its entry of followed_
+  std::span<const int32_t> run_rows() override { return runner_->run(batch_.batch()); }
+  int32_t token_of(int32_t row) const override { return row < vocab_ ? row : -1; }
 
-  std::unique_ptr<Runner> runner_;
-  StepEstimate estimate_;
   int32_t vocab_, longest_;  // tokens of a sequence that it can follow
-  StepBatch batch_;
   std::vector<Followed> followed_;
-  std::vector<Chain> asked_;   // of this step
-  std::vector<Chain> chains_;  // of the current pass, in the order of its rows with logits
+  std::vector<Chain> asked_;  // of this step
 };
 
 }  // namespace millrace

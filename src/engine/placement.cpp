@@ -87,7 +87,9 @@ HostGroups by_experts(const Units& units, size_t bytes) {
 double host_penalty_us(const Weights::Unit& unit, int64_t groups, const PlacementRates& rates) {
   const double part = static_cast<double>(groups) / static_cast<double>(unit.groups);
   const double device_us = unit.bytes_of_a_row / rates.device_gbs * 1e-3;
-  const double host_us = rates.link.hand_over_us + part * unit.bytes_of_a_row / rates.host_gbs * 1e-3;
+  const double gbs = unit.experts && rates.expert_gbs > 0 ? rates.expert_gbs : rates.host_gbs;
+  const double host_us =
+      rates.link.hand_over_us + (unit.experts ? rates.call_us : 0) + part * unit.bytes_of_a_row / gbs * 1e-3;
   return std::max(host_us, (1 - part) * device_us) - device_us;
 }
 
@@ -126,9 +128,10 @@ std::string HostShare::to_string() const {
   std::string text = fmt::format(
       "{} ({}) stay in host memory, and the CPU computes them: a token reads {} of them, {:+.1f} ms (CPU {:.0f} GB/s, "
       "GPU {:.0f} GB/s, link {:.0f} GB/s, hand-over {:.0f} us)",
-      what, human_bytes(bytes), human_bytes(bytes_of_a_row), penalty_us * 1e-3, rates.host_gbs, rates.device_gbs,
-      rates.link.gbs, rates.link.hand_over_us);
-  if (stream_rows > 0) text += fmt::format("; steps of {} rows and more copy the experts to the GPU", stream_rows);
+      what, human_bytes(bytes), human_bytes(bytes_of_a_row), penalty_us * 1e-3,
+      expert_layers > 0 && rates.expert_gbs > 0 ? rates.expert_gbs : rates.host_gbs, rates.device_gbs, rates.link.gbs,
+      rates.link.hand_over_us + (expert_layers > 0 ? rates.call_us : 0));
+  if (stream_rows > 0) text += fmt::format("; steps of {} rows and more copy them to the GPU", stream_rows);
   return text;
 }
 

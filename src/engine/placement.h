@@ -15,6 +15,8 @@ namespace millrace {
 
 struct PlacementRates {
   double device_gbs = 0, host_gbs = 0;  // streaming reads of weights
+  double expert_gbs = 0;                // of experts on the host by one row
+  double call_us = 0;                   // of a row's experts on the host, beside their bytes
   Link link;                            // between the two
 };
 
@@ -38,7 +40,7 @@ struct HostShare {
   int64_t linears = 0, all_linears = 0;
   int64_t bytes = 0, bytes_of_a_row = 0;  // of the units on the host, and what a step of one row reads of them
   double penalty_us = 0;                  // of a step of one row, against a device that holds everything
-  int64_t stream_rows = 0;                // prompts of so many rows copy the experts to the device; 0: none do
+  int64_t stream_rows = 0;                // steps of so many rows copy weights to the device; 0: none do
   PlacementRates rates;
   MemoryPlan memory;  // of the host
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "dataflow/buckets.h"
 #include "hardware/detect.h"
 #include "models/draft_heads.h"
 
@@ -90,6 +91,8 @@ void Rank::plan(const WeightSource& source) {
   weights_ =
       std::make_unique<Weights>(source, *ops_, HostUnits{host_ops_.get(), host_units_, stream_experts_}, experts_in_);
   if (options_.adapters) weights_->expect_adapters();
+  const bool joins = options_.join_shared_experts.value_or(!device_->is_host() && fits_device_);
+  if (joins && !options_.adapters) weights_->join_shared_experts();
   model_ = make_model(source);
   weights_->check_all_used();
   const DType adapter_format =
@@ -158,6 +161,7 @@ void Rank::make_host_ops(const WeightSource& source) {
                             OpsOptions{.precision = precision_for(weight_format(source), *host_device_, options_.exact),
                                        .batch_invariant = options_.batch_invariant,
                                        .is_host_side = true});
+  host_ops_->use_costs(costs_);
   host_side_ = std::make_unique<HostSide>(*host_ops_, *device_, link_);
 }
 
@@ -239,6 +243,10 @@ void Rank::decide_context() {
          "a KV cache of {} positions is too large; give a smaller --ctx or --kv-tokens, or fewer sequences",
          options_.kv_tokens);
   }
+}
+
+bool Rank::can_record(int64_t rows) const {
+  return !device_->is_host() && (ops_->stream_rows() == 0 || bucket_rows(rows) < ops_->stream_rows());
 }
 
 Pass Rank::forward(const PlacedBatch& batch) {

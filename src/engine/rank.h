@@ -62,7 +62,14 @@ class Rank {
   size_t weight_bytes() const;                            // on the device, packed or in place
   const HostShare& host_share() const { return share_; }  // weights that stay in host memory beside a GPU
   const MappedExperts& mapped_experts() const { return mapped_; }
-  bool uses_host() const { return share_.any(); }  // steps wait for the CPU: they cannot be recorded
+  bool uses_host() const { return share_.any(); }  // steps wait for the CPU
+  // Whether steps of so many rows can be recorded: copies of weights beside the device's queue cannot.
+  bool can_record(int64_t rows) const;
+  bool begin_recording() { return uses_host() ? host_side_->begin_recording() : device_->begin_recording(); }
+  std::unique_ptr<Recording> end_recording() {
+    return uses_host() ? host_side_->end_recording() : device_->end_recording();
+  }
+  void drop_recording() noexcept { uses_host() ? host_side_->drop_recording() : device_->drop_recording(); }
   Adapters& adapters() { return *adapters_; }
   // Reads an adapter that fits this model. Any thread may call it once the model is loaded.
   PackedAdapter read_adapter(const std::filesystem::path& path) const {
@@ -77,6 +84,7 @@ class Rank {
   std::unique_ptr<Model> make_model(const WeightSource& source);
   void make_host_ops(const WeightSource& source);
   void open_host();
+  void measure_host(const WeightSource& source, const std::vector<Weights::Unit>& units, int64_t missing);
   void place_on_host(const WeightSource& source, int64_t wanted_context, int64_t wanted_kv_tokens);
   PlacementRates placement_rates() const;
   int64_t device_memory() const;
@@ -103,9 +111,11 @@ class Rank {
   PlanCache plans_;
   std::unique_ptr<Device> host_device_;  // the CPU beside a GPU that does not hold all weights; null: it does
   PlanCache host_plans_;
-  Link link_;  // between the two
+  Link link_;                       // between the two
+  std::vector<ProductCost> costs_;  // of the CPU's products
   std::unique_ptr<Ops> host_ops_;
   std::unique_ptr<HostSide> host_side_;
+  bool fits_device_ = true;  // as far as known: no weights need to stay in host memory
   HostGroups host_units_;
   bool stream_experts_ = false;
   HostShare share_;

@@ -41,7 +41,33 @@ void Rank::open_host() {
 
 PlacementRates Rank::placement_rates() const {
   const Ceilings &device = device_->hardware().ceilings, &host = host_device_->hardware().ceilings;
-  return {.device_gbs = device.read_gbs, .host_gbs = host.read_gbs, .link = link_};
+  PlacementRates rates{
+      .device_gbs = device.read_gbs, .host_gbs = host.read_gbs, .expert_gbs = host.read_gbs, .link = link_};
+  double read_us = 0, bytes = 0, call_us = 0;  // of all kinds of products together
+  int kinds = 0;
+  for (const ProductCost& cost : costs_) {
+    const double each = double(cost.of.n) * double(row_bytes(cost.of.format, cost.of.k));
+    if (cost.gbs <= 0) continue;
+    bytes += each;
+    read_us += each / cost.gbs;
+    call_us += cost.call_us;
+    ++kinds;
+  }
+  if (kinds == 0) return rates;
+  rates.expert_gbs = bytes / read_us;
+  rates.call_us = 2 * call_us / kinds;  // gate_up and down
+  return rates;
+}
+
+// A first placement declares the experts as the CPU stores them; the times of their products decide about the final
+// one. The CPU as a card stands for tests, which must not depend on the machine.
+void Rank::measure_host(const WeightSource& source, const std::vector<Weights::Unit>& units, int64_t missing) {
+  if (device_->is_host()) return;
+  const auto has_experts = [](const Weights::Unit& unit) { return unit.experts; };
+  if (std::none_of(units.begin(), units.end(), has_experts)) return;
+  host_units_ = choose_host_units(units, static_cast<size_t>(missing), placement_rates(), options_.split_experts);
+  plan(source);
+  costs_ = measure_products(*host_ops_);
 }
 
 // kWhatFits becomes up to an eighth of the device's memory.
@@ -53,6 +79,10 @@ int64_t Rank::modest_kv_tokens(int64_t wanted) const {
 
 // Moves weights to the host until the plan fits the device, or until nothing is left to move.
 void Rank::place_on_host(const WeightSource& source, int64_t wanted_context, int64_t wanted_kv_tokens) {
+  fits_device_ = false;  // shared experts become units of their own
+  options_.context = wanted_context;
+  options_.kv_tokens = wanted_kv_tokens;
+  plan(source);
   const std::vector<Weights::Unit> units = weights_->units();
   const auto add = [](int64_t sum, const Weights::Unit& unit) { return sum + static_cast<int64_t>(unit.bytes); };
   const int64_t movable = std::accumulate(units.begin(), units.end(), int64_t{0}, add);
@@ -62,6 +92,8 @@ void Rank::place_on_host(const WeightSource& source, int64_t wanted_context, int
   options_.context = wanted_context > 0 ? wanted_context : std::min(config.context, kUsualContext);
   wanted_kv_tokens = modest_kv_tokens(wanted_kv_tokens);
   const int64_t missing = plan_.total() - plan_.available;
+  options_.kv_tokens = wanted_kv_tokens;
+  measure_host(source, units, missing);
   const auto move = [&](bool stream) {
     stream_experts_ = stream;
     int64_t to_free = 0;
@@ -89,7 +121,7 @@ void Rank::describe_host(const std::vector<Weights::Unit>& units) {
   share_.stream_rows = ops_->stream_rows();
   share_.memory.available = host_memory();
   share_.memory.add("weights", weights_->host_bytes());
-  if (stream_experts_) share_.memory.add("experts in the GPU's layout", weights_->streamed_bytes());
+  if (stream_experts_) share_.memory.add("weights in the GPU's layout", weights_->streamed_bytes());
   share_.memory.add("rows between the devices", host_side_->bytes());
   share_.memory.add("workspace", host_ops_->workspace_bytes());
 }

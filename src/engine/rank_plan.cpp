@@ -70,6 +70,7 @@ void Rank::run_dry(const StepShape& shape, Activations& buffers) {
 void Rank::dry_pass(const StepShape& shape, Ops::Mode mode, OpTimes* times, std::vector<OpCall>* calls) {
   Activations buffers;  // separate, because the shape may exceed the planned sizes
   ops_->observe(mode, times, calls);
+  ops_->expect_recorded(shape.rows == shape.wanted && can_record(shape.rows));
   run_dry(shape, buffers);
   ops_->observe(Ops::Mode::Run);
 }
@@ -107,7 +108,7 @@ void Rank::plan_memory() {
   plan_.add("activations", activations_.bytes() + BatchTables::bytes(table_sizes()));
   plan_.add("workspace", ops_->workspace_bytes());
   if (options_.adapters) plan_.add("table of adapters", Adapters::table_bytes(weights_->sites().size()));
-  if (stream_experts_ && host_side_ != nullptr) plan_.add("stages of streamed experts", host_side_->device_bytes());
+  if (stream_experts_ && host_side_ != nullptr) plan_.add("stages of streamed weights", host_side_->device_bytes());
   if (!device_->is_host()) plan_.add("draws", DrawTables::bytes(options_.logit_rows));
   log().info("memory plan: {}", plan_.to_string());
 }

@@ -32,6 +32,7 @@ enum class Pooling : uint8_t {
 };
 
 struct Adapter;
+struct ParkedState;
 
 struct Request {
   std::vector<int32_t> prompt;  // at least one token
@@ -55,6 +56,9 @@ struct Request {
   // Draft tokens per step, if the engine has a drafter; -1: as in its options. 0: the steps of this request do not wait
   // for the drafter and can run ahead.
   int32_t draft_tokens = -1;
+
+  // The state of a parked session that begins this prompt, read from disk. Engine::prepare sets it.
+  std::shared_ptr<const ParkedState> parked;
 
   // Empty, or one per choice. The engine has exclusive use until the choice ends.
   std::vector<std::shared_ptr<Constraint>> constraints;

@@ -15,8 +15,8 @@ bool is_recordable(const PlacedBatch& batch) {
   const auto alike = [&](const SequenceSlice& s) {
     return s.rows == batch.sequences.front().rows && (s.rows == 1 || s.drafts);
   };
-  return batch.wants_every_row && batch.without_logits == 0 &&
-         std::all_of(batch.sequences.begin(), batch.sequences.end(), alike);
+  const bool has_logits = batch.wants_every_row || batch.features.matrix.data != nullptr;
+  return has_logits && batch.without_logits == 0 && std::all_of(batch.sequences.begin(), batch.sequences.end(), alike);
 }
 
 }  // namespace
@@ -48,9 +48,9 @@ void Runner::compute(const PlacedBatch& batch, int slot) {
 std::unique_ptr<Recording> Runner::recorded(const PlacedBatch& batch, int slot) {
   try {
     compute(batch, slot);
-    return rank_->device().end_recording();
+    return rank_->end_recording();
   } catch (const Error& error) {
-    rank_->device().drop_recording();
+    rank_->drop_recording();
     log().warn("a step was not recorded: {}", error.what());
     return nullptr;
   }
@@ -59,23 +59,32 @@ std::unique_ptr<Recording> Runner::recorded(const PlacedBatch& batch, int slot) 
 void Runner::replay_or_record(const PlacedBatch& batch, int64_t pages, int slot) {
   const auto rows = static_cast<int64_t>(batch.tokens.size());
   const auto sequences = static_cast<int64_t>(batch.sequences.size());
+  const auto logit_rows = static_cast<int64_t>(batch.logit_rows.size());
   const int64_t adapters = batch.adapters.empty() ? 0 : rank_->adapters().version();
   const auto is_it = [&](const RecordedStep& step) {
-    return step.rows == rows && step.sequences == sequences && step.pages == pages && step.adapters == adapters &&
-           step.draws == draws_->any() && step.slot == slot && step.features == batch.features.matrix.data;
+    return step.rows == rows && step.sequences == sequences && step.logit_rows == logit_rows && step.pages == pages &&
+           step.adapters == adapters && step.draws == draws_->any() && step.slot == slot &&
+           step.features == batch.features.matrix.data;
   };
   const auto found = std::find_if(recorded_.begin(), recorded_.end(), is_it);
   if (found != recorded_.end()) {
     std::rotate(recorded_.begin(), found, found + 1);
-    results_->expect(rows);
+    results_->expect(logit_rows);
     return recorded_.front().recording->replay();
   }
   compute(batch, slot);  // first without recording, because kernels may initialize on first use
-  if (!rank_->device().begin_recording()) return;
+  if (unrecorded_steps_ > 0) {
+    --unrecorded_steps_;
+    return;
+  }
+  if (!rank_->begin_recording()) return;
   auto recording = recorded(batch, slot);
-  if (recording == nullptr) return;  // out of GPU memory: the next step is launched kernel by kernel again
-  if (recorded_.size() == kRecordedSteps) recorded_.pop_back();
-  recorded_.insert(recorded_.begin(), {rows, sequences, pages, adapters, draws_->any(), slot,
+  if (recording == nullptr) {  // out of GPU memory: the next steps are launched kernel by kernel
+    unrecorded_steps_ = kStepsUntilRetry;
+    return;
+  }
+  if (recorded_.size() == (rank_->uses_host() ? kRecordedInPieces : kRecordedSteps)) recorded_.pop_back();
+  recorded_.insert(recorded_.begin(), {rows, sequences, logit_rows, pages, adapters, draws_->any(), slot,
                                        batch.features.matrix.data, std::move(recording)});
 }
 
@@ -97,7 +106,7 @@ void Runner::start(const Batch& batch) {
   PlacedBatch placed = rank_->tables().place(batch, pages, slot);
   placed.chosen = results_->chosen();
   draws().send(static_cast<int64_t>(batch.logit_rows.size()));
-  if (is_recordable(placed) && !rank_->device().is_host() && !rank_->uses_host() && ops().mode() == Ops::Mode::Run &&
+  if (is_recordable(placed) && rank_->can_record(std::ssize(batch.tokens)) && ops().mode() == Ops::Mode::Run &&
       !rank_->observes_scores()) {
     replay_or_record(placed, pages, slot);
   } else {

@@ -30,8 +30,8 @@ class Runner {
   // `meanwhile` is host work that runs while the device computes; on the CPU it runs before the step. It must not
   // change the batch.
   Matrix forward(const Batch& batch, FunctionRef<void()> meanwhile);
-  // Hidden states of all rows of the last step in device memory, as the model's FeatureTaps say, until the next step; of
-  // draft heads those that continue a draft, by row of logits.
+  // Hidden states of all rows of the last step in device memory, as the model's FeatureTaps say, until the next step;
+  // of draft heads those that continue a draft, by row of logits.
   Matrix features() const { return features_; }
   // Hidden states after the final norm, for the rows of the last step that want no logits.
   Matrix hidden();
@@ -51,6 +51,7 @@ class Runner {
   std::span<const int32_t> finish();
   void abandon() noexcept;             // after an error: drops all started steps
   bool lost() const { return lost_; }  // abandon() found that the device no longer works
+  size_t recorded_steps() const { return recorded_.size(); }
 
   Matrix logits();
   Matrix logits(std::span<const uint8_t> wanted) { return results_->logits(wanted); }
@@ -79,10 +80,12 @@ class Runner {
   Ops& ops() { return rank_->ops(); }
 
  private:
-  static constexpr size_t kRecordedSteps = 128;  // each shape takes two, one per slot
+  static constexpr size_t kRecordedSteps = 128;    // each shape takes two, one per slot
+  static constexpr size_t kRecordedInPieces = 32;  // of steps with hand-overs, which are up to 100 recordings each
+  static constexpr int kStepsUntilRetry = 256;     // after a recording for which the GPU lacked memory
   // Steps that only decode have few shapes, and launching their kernels one by one would take longer than running them.
   struct RecordedStep {
-    int64_t rows = 0, sequences = 0, pages = 0;
+    int64_t rows = 0, sequences = 0, logit_rows = 0, pages = 0;
     int64_t adapters = 0;  // Adapters::version(); 0: no row has one
     bool draws = false;
     int slot = 0;
@@ -106,6 +109,7 @@ class Runner {
   std::unique_ptr<StepResults> results_;
   std::unique_ptr<DrawTables> draws_;
   bool lost_ = false;
+  int unrecorded_steps_ = 0;                 // that follow without a recording of new shapes
   std::vector<RecordedStep> recorded_;       // most recently used first
   std::vector<Started> started_;             // oldest first; at most Device::kStepsAtOnce
   Matrix features_;                          // Pass::features; all steps share its memory

@@ -54,34 +54,36 @@ std::vector<PrefixTree::Resume> snapshots_of(const StateCache& state, PrefixTree
 }
 
 // Returns the number of tokens whose pages are in the tree now.
-int32_t restore_pages(StateCache& state, PrefixTree& tree, Device& device, std::span<const int32_t> tokens,
-                      std::span<const std::byte> pages, std::byte* staging) {
+int32_t restore_pages(StateCache& state, PrefixTree& tree, Device& device, PrefixTree::Node* node,
+                      std::span<const int32_t> tokens, std::span<const std::byte> pages, std::byte* staging) {
   const auto block = static_cast<size_t>(state.options().block_size);
   const size_t page_bytes = saved_page_bytes(state);
-  PrefixTree::Node* node = tree.root({});
   int32_t restored = 0;
-  while (!tokens.empty()) {
-    const auto page = state.blocks().take();
-    if (!page) break;
-    if (page_bytes > 0) std::memcpy(staging, pages.data(), page_bytes);
-    write_page(state, *page, device, staging);
+  for (; !tokens.empty(); pages = pages.subspan(page_bytes)) {
     const auto held = tokens.first(std::min(block, tokens.size()));
-    if (held.size() == block) {
-      node = tree.insert(node, held, *page);
-    } else {
-      tree.insert_beginning(node, held, *page);
+    PrefixTree::Node* known = tree.find(node, held);
+    const bool begins = held.size() < block && tree.longest_beginning(node, held).tokens == std::ssize(held);
+    if (known == nullptr && !begins) {
+      const auto page = state.blocks().take();
+      if (!page) break;
+      if (page_bytes > 0) std::memcpy(staging, pages.data(), page_bytes);
+      write_page(state, *page, device, staging);
+      if (held.size() == block) {
+        known = tree.insert(node, held, *page);
+      } else {
+        tree.insert_beginning(node, held, *page);
+      }
+      state.blocks().give_back(*page);  // the tree holds it now
     }
-    state.blocks().give_back(*page);  // the tree holds it now
+    node = known;
     restored += static_cast<int32_t>(held.size());
     tokens = tokens.subspan(held.size());
-    pages = pages.subspan(page_bytes);
   }
   return restored;
 }
 
 // The pages of the tokens are in the tree.
-void keep_snapshot(PrefixTree& tree, std::span<const int32_t> tokens, size_t block, Slot slot) {
-  PrefixTree::Node* node = tree.root({});
+void keep_snapshot(PrefixTree& tree, PrefixTree::Node* node, std::span<const int32_t> tokens, size_t block, Slot slot) {
   for (; tokens.size() >= block; tokens = tokens.subspan(block)) node = tree.find(node, tokens.first(block));
   tree.keep_snapshot(node, tokens, std::move(slot));
 }
@@ -94,36 +96,63 @@ size_t saved_page_bytes(const StateCache& state) {
   return total;
 }
 
+int32_t SavedPrefix::resumes_at(int32_t common) const {
+  if (stops.empty()) return std::min(common, tokens);
+  int32_t best = 0;
+  for (const int32_t stop : stops) best = stop <= common ? std::max(best, stop) : best;
+  return best;
+}
+
 SavedPrefix save_prefix(StateCache& state, PrefixTree& tree, Device& device, std::span<const int32_t> tokens) {
-  SavedPrefix saved;
-  const auto snapshots = snapshots_of(state, tree, tokens);
+  PrefixTree::Path path;
+  path.snapshots = snapshots_of(state, tree, tokens);
   if (state.has_slots()) {
-    if (snapshots.empty()) return saved;
-    tokens = tokens.first(static_cast<size_t>(snapshots.front().tokens));
+    if (path.snapshots.empty()) return {};
+    tokens = tokens.first(static_cast<size_t>(path.snapshots.front().tokens));
+    std::ranges::reverse(path.snapshots);
   }
   const auto block = static_cast<size_t>(state.options().block_size);
-  const size_t page_bytes = saved_page_bytes(state);
-  Arena staging("a page of a session", std::max(page_bytes, record_bytes(state)), device.staging());
-  std::byte* buffer = staging.take(std::max(page_bytes, record_bytes(state)));
-  const auto add = [&](int32_t page, int32_t held) {
-    read_page(state, page, device, buffer);
-    saved.pages.insert(saved.pages.end(), buffer, buffer + page_bytes);
-    saved.tokens += held;
+  const auto add = [&](int32_t page, size_t held) {
+    path.pages.push_back(page);
+    path.tokens.insert(path.tokens.end(), tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(held));
+    tokens = tokens.subspan(held);
   };
   PrefixTree::Node* node = tree.root({});
   while (tokens.size() >= block) {
     PrefixTree::Node* next = tree.find(node, tokens.first(block));
     if (next == nullptr) break;
-    add(PrefixTree::page(next), static_cast<int32_t>(block));
+    add(PrefixTree::page(next), block);
     node = next;
-    tokens = tokens.subspan(block);
   }
   const auto rest = tree.longest_beginning(node, tokens.first(std::min(block, tokens.size())));
-  if (rest.tokens > 0) add(rest.page, rest.tokens);
-  for (const auto& snapshot : snapshots) {
+  if (rest.tokens > 0) add(rest.page, static_cast<size_t>(rest.tokens));
+  return save_path(state, device, path);
+}
+
+SavedPrefix save_path(const StateCache& state, Device& device, const PrefixTree::Path& path) {
+  SavedPrefix saved;
+  const auto block = static_cast<size_t>(state.options().block_size);
+  auto tokens = path.tokens.size();
+  if (state.has_slots()) {
+    if (path.snapshots.empty()) return saved;
+    tokens = std::min(tokens, static_cast<size_t>(path.snapshots.back().tokens));
+  }
+  const size_t pages = (tokens + block - 1) / block, page_bytes = saved_page_bytes(state);
+  const size_t snapshots = state.has_slots() ? std::min<size_t>(2, path.snapshots.size()) : 0;
+  Arena staging("a page of a session", std::max(page_bytes, record_bytes(state)), device.staging());
+  std::byte* buffer = staging.take(std::max(page_bytes, record_bytes(state)));
+  saved.tokens = static_cast<int32_t>(tokens);
+  saved.pages.reserve(pages * page_bytes + snapshots * snapshot_bytes(state));
+  for (size_t i = 0; i < pages; ++i) {
+    read_page(state, path.pages[i], device, buffer);
+    saved.pages.insert(saved.pages.end(), buffer, buffer + page_bytes);
+  }
+  for (size_t i = 0; i < snapshots; ++i) {
+    const PrefixTree::Resume& snapshot = path.snapshots[path.snapshots.size() - 1 - i];
     device.enqueue_read(buffer, record(state, snapshot.slot), record_bytes(state));
     device.finish();
     const auto* count = reinterpret_cast<const std::byte*>(&snapshot.tokens);
+    saved.stops.push_back(snapshot.tokens);
     saved.pages.insert(saved.pages.end(), count, count + sizeof snapshot.tokens);
     saved.pages.insert(saved.pages.end(), buffer, buffer + record_bytes(state));
   }
@@ -131,7 +160,7 @@ SavedPrefix save_prefix(StateCache& state, PrefixTree& tree, Device& device, std
 }
 
 int32_t restore_prefix(StateCache& state, PrefixTree& tree, Device& device, std::span<const int32_t> tokens,
-                       std::span<const std::byte> bytes) {
+                       std::span<const std::byte> bytes, const PrefixKey& key, int32_t most) {
   const auto block = static_cast<size_t>(state.options().block_size);
   const size_t page_bytes = saved_page_bytes(state), pages = (tokens.size() + block - 1) / block;
   if (tokens.empty() || bytes.size() < pages * page_bytes) return 0;
@@ -140,18 +169,25 @@ int32_t restore_prefix(StateCache& state, PrefixTree& tree, Device& device, std:
     return 0;
   Arena staging("a page of a session", std::max(page_bytes, record_bytes(state)), device.staging());
   std::byte* buffer = staging.take(std::max(page_bytes, record_bytes(state)));
-  const int32_t restored = restore_pages(state, tree, device, tokens, bytes, buffer);
+  tokens = tokens.first(std::min(tokens.size(), static_cast<size_t>(most)));
+  const int32_t restored = restore_pages(state, tree, device, tree.root(key), tokens, bytes, buffer);
   if (!state.has_slots()) return restored;
   int32_t deepest = 0;
   for (; !snapshots.empty(); snapshots = snapshots.subspan(snapshot_bytes(state))) {
     int32_t count = 0;
     std::memcpy(&count, snapshots.data(), sizeof count);
-    Slot slot = count >= 1 && count <= restored ? state.slots().take() : Slot();
+    if (count < 1 || count > restored) continue;
+    const auto known = tokens.first(static_cast<size_t>(count));
+    if (tree.deepest_snapshot(tree.root(key), known).tokens == count) {
+      deepest = std::max(deepest, count);
+      continue;
+    }
+    Slot slot = state.slots().take();
     if (!slot) continue;
     std::memcpy(buffer, snapshots.data() + sizeof count, record_bytes(state));
     device.enqueue_write(record(state, slot.id()), buffer, record_bytes(state));
     device.finish();
-    keep_snapshot(tree, tokens.first(static_cast<size_t>(count)), block, std::move(slot));
+    keep_snapshot(tree, tree.root(key), known, block, std::move(slot));
     deepest = std::max(deepest, count);
   }
   return deepest;

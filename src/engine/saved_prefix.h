@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -17,6 +18,10 @@ struct SavedPrefix {
   // [page][layer]: keys, then values. Behind the pages of a model with recurrent state: snapshots, each the number of
   // tokens it has taken in (int32, little endian) and the record of its slot.
   std::vector<std::byte> pages;
+  std::vector<int32_t> stops;  // numbers of tokens at which a sequence can resume; empty: at any
+
+  // Of `common` first tokens: how many need not be computed again.
+  int32_t resumes_at(int32_t common) const;
 };
 
 size_t saved_page_bytes(const StateCache& state);
@@ -26,9 +31,13 @@ size_t saved_page_bytes(const StateCache& state);
 // may leave out the end of the last answer (its reasoning).
 SavedPrefix save_prefix(StateCache& state, PrefixTree& tree, Device& device, std::span<const int32_t> tokens);
 
+// The same for pages that the caller has found. Without a snapshot the state of a recurrent model is empty.
+SavedPrefix save_path(const StateCache& state, Device& device, const PrefixTree::Path& path);
+
 // Puts pages of a state cache of the same layout into the tree; `tokens` are those of the pages. Returns the number of
-// restored tokens, which is smaller if free pages run out. Ignores bytes that do not fit the number of tokens.
+// restored tokens, which is smaller if free pages run out. Ignores bytes that do not fit the number of tokens. `most`:
+// only so many of the first tokens are wanted.
 int32_t restore_prefix(StateCache& state, PrefixTree& tree, Device& device, std::span<const int32_t> tokens,
-                       std::span<const std::byte> pages);
+                       std::span<const std::byte> pages, const PrefixKey& key = {}, int32_t most = INT32_MAX);
 
 }  // namespace millrace

@@ -46,6 +46,7 @@ void Scheduler::cancel(RequestId id, int32_t choice) {
 }
 
 void Scheduler::admit(double now) {
+  now_ = now;
   requeue_grown();
   if (running_.empty()) steps_ = 0;
   while (!waiting_.empty() && running_.size() < static_cast<size_t>(limits_.sequences)) {
@@ -63,6 +64,7 @@ bool Scheduler::place(Sequence& sequence, int32_t headroom) {
   if (limits_.long_from > 0 && sequence.length() > limits_.long_from) sequence.prefix_key.long_rope = true;
   Sequence::Prefill& prefill = sequence.prefill;
   prefill.lone = running_.empty();
+  unpark(sequence, headroom);
   prefill.reuse_end = reuse_end(sequence);
   if (!take_slot(sequence)) return false;
   match(sequence);
@@ -249,7 +251,7 @@ void Scheduler::add_part(Plan& plan, StepBatch& batch, Sequence& s, int32_t rows
   if (rows <= 0) return;
   const Part part{&s, rows, s.wanted_logits(rows), s.wanted_hidden(rows)};
   logit_room_ -= chosen(rows);
-  s.fresh = {static_cast<int32_t>(batch.rows()), s.computed(), 0};
+  s.fresh = {static_cast<int32_t>(batch.rows()), s.computed(), 0, s.generating()};
   batch.add(s.pending().first(static_cast<size_t>(rows)), s.computed(), s.length(), s.table().pages(), part.logits,
             part.hidden, s.slot.id(), s.drafted() > 0, s.request().second, s.adapter());
   plan.parts.push_back(part);

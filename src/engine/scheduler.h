@@ -12,6 +12,7 @@
 #include "engine/draft_plan.h"
 #include "engine/drafter.h"
 #include "engine/fair_queue.h"
+#include "engine/parking.h"
 #include "engine/sequence.h"
 #include "engine/step_batch.h"
 #include "engine/step_pacer.h"
@@ -39,6 +40,7 @@ class Scheduler {
   Scheduler(StateCache& kv, const SchedulerLimits& limits, StepPacer& pacer);
   ~Scheduler();
 
+  void park_with(Parking* parking) { parking_ = parking; }  // null, the default: no session is parked
   void add(std::unique_ptr<Sequence> sequence) { waiting_.push(std::move(sequence)); }
   void cancel(RequestId id, int32_t choice);  // -1: all of the request
 
@@ -92,6 +94,7 @@ class Scheduler {
 
  private:
   bool place(Sequence& sequence, int32_t headroom);
+  void unpark(Sequence& sequence, int32_t headroom);
   PrefixTree::Node* node_of(const Sequence& sequence);
   int32_t reuse_end(const Sequence& sequence);
   int32_t reusable(const Sequence& sequence);
@@ -141,6 +144,8 @@ class Scheduler {
   PrefixTree tree_;
   SchedulerLimits limits_;
   StepPacer& pacer_;
+  double now_ = 0;  // seconds, at the last admit()
+  Parking* parking_ = nullptr;
   FairQueue waiting_;
   ChunkMemory chunks_;
   std::vector<std::unique_ptr<Sequence>> running_;  // in order of admission

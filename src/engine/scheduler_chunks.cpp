@@ -17,21 +17,32 @@ constexpr int64_t kEfficientRows = 2048;  // larger chunks are hardly faster
 // are due first: a short prompt passes longer ones, but none whose rows it would delay by more than their difference in
 // length. Only prompts of up to kShortPrompt tokens may use the larger chunk of PromptLength::Short.
 void Scheduler::share_chunk(const Decodes& decodes, int64_t room) {
-  int64_t past = 0;
+  DuePrompts due, due_short{.length = PromptLength::Short};
+  double decodes_age = 0, oldest = 0;
+  int64_t generating = 0;
   for (auto& s : running_) {
-    if (s->generating()) continue;
+    if (s->generating()) {
+      decodes_age += now_ - s->arrival();
+      ++generating;
+      continue;
+    }
     skip_known_pages(*s);
     skip_to_snapshot(*s);
     if (computed_by_another(*s) || follows_another(*s)) continue;
-    past = std::max<int64_t>(past, s->computed());
-    prompts_.push_back({s.get(), 0, s->length() - s->group().cached_tokens <= kShortPrompt});
+    due.past = std::max<int64_t>(due.past, s->computed());
+    const bool is_short = s->length() - s->group().cached_tokens <= kShortPrompt;
+    prompts_.push_back({s.get(), 0, is_short});
+    if (!is_short) continue;
+    due_short.rows += s->length() - s->computed();
+    oldest = std::max(oldest, now_ - s->arrival());
   }
   if (prompts_.empty() || room <= 0) return;
   const bool lone = limits_.same_chunks && prompts_.size() == 1 && decodes.rows == 0;
   for (const Share& share : prompts_) share.sequence->prefill.stop = next_stop(*share.sequence, lone);
-  const bool any_short = std::any_of(prompts_.begin(), prompts_.end(), [](const Share& s) { return s.is_short; });
-  int64_t for_long = pacer_.chunk(decodes, PromptLength::Long, past, room);
-  int64_t left = any_short ? pacer_.chunk(decodes, PromptLength::Short, past, room) : for_long;
+  due_short.past = due.past;
+  due_short.age = generating > 0 ? oldest / std::max(decodes_age / static_cast<double>(generating), 1e-6) : 1;
+  int64_t for_long = pacer_.chunk(decodes, due, room);
+  int64_t left = due_short.rows > 0 ? pacer_.chunk(decodes, due_short, room) : for_long;
   const auto room_of = [&](const Share& share) { return share.is_short ? left : std::min(left, for_long); };
   const auto give = [&](Share& share, int64_t most) {
     const Sequence& s = *share.sequence;

@@ -18,7 +18,7 @@ void Scheduler::follow() {
     const auto fresh = std::exchange(s->fresh, {});
     if (fresh.row == Sequence::Fresh::kNone || fresh.rows == 0 || !is_followed(*s)) continue;
     followed_.push_back({draft_key(*s), s->tokens(), s->table().pages(), fresh.row, fresh.position, fresh.rows,
-                         s->generating() && !s->finished() && may_draft(*s, steps_ + 1)});
+                         s->generating() && !s->finished() && may_draft(*s, steps_ + 1), fresh.decoded});
   }
   if (!followed_.empty()) limits_.drafter->follow(followed_);
 }

@@ -10,6 +10,23 @@ PrefixTree::Node* Scheduler::node_of(const Sequence& sequence) {
   return sequence.node != nullptr ? sequence.node : tree_.root(sequence.prefix_key);
 }
 
+// Brings the state of a parked session that begins like the sequence back into the tree. Not if the sequence would have
+// to wait for pages afterwards: its state might leave again meanwhile.
+void Scheduler::unpark(Sequence& s, int32_t headroom) {
+  if (parking_ == nullptr || !limits_.prefix_cache || s.request().kind != RequestKind::Generate) return;
+  const auto wanted = s.tokens().first(static_cast<size_t>(s.first_wanted()));
+  const auto found = parking_->find(s.prefix_key, wanted, s.request().parked);
+  if (found.state == nullptr) return;
+  PrefixTree::Node* root = tree_.root(s.prefix_key);
+  const int32_t pages = tree_.known(root, wanted), block = kv_.options().block_size;
+  if (found.tokens <= (kv_.has_slots() ? tree_.deepest_snapshot(root, wanted).tokens : pages)) return;
+  if (kv_.blocks().free() + tree_.evictable() < s.table().pages_for(s.length()) + headroom + 1) return;
+  if (!make_room(std::max(0, s.table().pages_for(found.tokens) - pages / block))) return;
+  while (kv_.has_slots() && kv_.slots().free() < 3 && tree_.evict_snapshot()) {
+  }
+  parking_->restore(found);
+}
+
 // A lone prompt that was seen before resumes at the last boundary of its earlier chunks that the tree still has.
 int32_t Scheduler::reuse_end(const Sequence& s) {
   const int32_t end = s.first_wanted();

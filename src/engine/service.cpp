@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "engine/fingerprint.h"
 #include "engine/token_rate.h"
 
 namespace millrace {
@@ -19,13 +20,26 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kStatsPeriod = std::chrono::milliseconds(100);  // for the live view
 
+// State fits only the same weights, and a cache of the same number format, page size and device.
+std::string park_mark(Runner& runner) {
+  const StateOptions& state = runner.state().options();
+  const bool cpu = runner.hardware().device == DeviceKind::Cpu;
+  return fmt::format("{:016x}-{}-{}{}{}", fingerprint(runner.source()), name(state.dtype), state.block_size,
+                     cpu ? "" : "-gpu", runner.options().exact ? "-exact" : "");
+}
+
+std::unique_ptr<ParkedStates> park_states(Runner& runner, const ServiceOptions& options) {
+  if (!options.park.any() || !options.engine.prefix_cache || runner.model().pools()) return nullptr;
+  return std::make_unique<ParkedStates>(options.park, park_mark(runner));
+}
+
 }  // namespace
 
 // The engine's thread, and the queues through which other threads reach it.
 class Service::Loop {
  public:
   Loop(Runner& runner, const ServiceOptions& options)
-      : options_(options), runner_(runner), engine_(runner, options.engine) {
+      : options_(options), runner_(runner), parked_(park_states(runner, options)), engine_(runner, engine_options()) {
     engine_.prepare_pace();
     thread_ = std::thread([this] { run(); });
   }
@@ -66,8 +80,20 @@ class Service::Loop {
   }
 
   Runner& runner() { return runner_; }
+  Engine& engine() { return engine_; }
+  bool parks() const { return parked_ != nullptr; }
 
-  // Runs the task on the engine's thread between two steps, and waits for it.
+  // Runs the task on the engine's thread between two steps. Drops it if the service stops.
+  void later(std::function<void()> task) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopping_) return;
+      tasks_.push_back(std::move(task));
+    }
+    wake_.notify_all();
+  }
+
+  // The same, and waits for it.
   void between_steps(const std::function<void()>& task) {
     std::promise<void> done;
     {
@@ -150,6 +176,23 @@ class Service::Loop {
     }
     take_notes();
     end_all(FinishReason::Cancelled);
+    save_parked();
+  }
+
+  // A later process finds the state on disk.
+  void save_parked() {
+    if (parked_ == nullptr || !parked_->writes() || runner_.lost()) return;
+    try {
+      engine_.save_parked();
+    } catch (const std::exception& e) {
+      log().warn("parked sessions are lost: {}", e.what());
+    }
+  }
+
+  EngineOptions engine_options() const {
+    EngineOptions engine = options_.engine;
+    engine.parked = parked_.get();
+    return engine;
   }
 
   void note_problem(const std::string& problem) {
@@ -186,9 +229,9 @@ class Service::Loop {
       all = std::exchange(cancel_all_, false);
     }
     submit_taken();
-    for (const auto& task : tasks) task();
     for (const auto& [id, choice] : cancels) end(id, choice, FinishReason::Cancelled);
     if (all) end_all(FinishReason::Cancelled);
+    for (const auto& task : tasks) task();  // after cancellations: a cancelled choice may be parked
   }
 
   void take_arrivals() {
@@ -260,6 +303,7 @@ class Service::Loop {
 
   const ServiceOptions options_;
   Runner& runner_;
+  const std::unique_ptr<ParkedStates> parked_;
   Engine engine_;
 
   // Used by the engine's thread only.
@@ -307,6 +351,24 @@ std::shared_ptr<const Adapter> Service::find_adapter(std::string_view name) cons
 }
 std::vector<std::shared_ptr<const Adapter>> Service::adapters() const {
   return loop_->runner().rank().adapters().all();
+}
+
+void Service::park(std::shared_ptr<const Adapter> adapter, std::vector<int32_t> tokens, std::vector<int32_t> before) {
+  if (!loop_->parks()) return;
+  loop_->later(
+      [loop = loop_.get(), adapter = std::move(adapter), tokens = std::move(tokens), before = std::move(before)] {
+        if (!before.empty()) loop->engine().forget_parked(adapter.get(), before);
+        if (!tokens.empty()) loop->engine().park(adapter.get(), tokens);
+      });
+}
+std::vector<ParkedStates::Found> Service::parked_places(std::span<const ParkedTokens> sessions) const {
+  std::vector<ParkedStates::Found> found(sessions.size());
+  if (sessions.empty() || !loop_->parks()) return found;
+  loop_->between_steps([&] {
+    for (size_t i = 0; i < sessions.size(); ++i)
+      found[i] = loop_->engine().parked_place(sessions[i].adapter.get(), sessions[i].tokens);
+  });
+  return found;
 }
 
 EngineStats Service::stats() const { return loop_->stats(); }

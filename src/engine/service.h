@@ -14,6 +14,7 @@ namespace millrace {
 struct ServiceOptions {
   EngineOptions engine;
   size_t most_waiting = 256;  // queued requests, at most; further ones are refused as Busy
+  ParkLimits park;            // for the state of parked sessions that leaves the device
 };
 
 class Service {
@@ -48,6 +49,16 @@ class Service {
   bool unload_adapter(const std::string& name);  // false: unknown. Running requests keep it.
   std::shared_ptr<const Adapter> find_adapter(std::string_view name) const;  // null: unknown
   std::vector<std::shared_ptr<const Adapter>> adapters() const;
+
+  // A session whose client runs a tool (Engine::park). `before`: the tokens with which it was parked the last time; its
+  // state from then is given up. Empty `tokens`: the session has ended. Does not wait.
+  void park(std::shared_ptr<const Adapter> adapter, std::vector<int32_t> tokens, std::vector<int32_t> before);
+  // Where the state of sessions is. Waits for the end of a step.
+  struct ParkedTokens {
+    std::shared_ptr<const Adapter> adapter;
+    std::vector<int32_t> tokens;
+  };
+  std::vector<ParkedStates::Found> parked_places(std::span<const ParkedTokens> sessions) const;
 
   EngineStats stats() const;    // as of the last step
   std::string problem() const;  // the device is lost and no request can succeed any more; empty: none

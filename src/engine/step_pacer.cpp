@@ -8,6 +8,7 @@ namespace {
 constexpr double kNewest = 0.2;  // weight of the newest step in the averages
 // Step times change little between steps. The cap keeps one delayed step from distorting the averages.
 constexpr double kMostGrowth = 1.25;
+constexpr double kBurstShare = 1.0 / 48;  // of the time of all due prompts that a step may take
 
 void follow(double& average, bool& known, double value) {
   average = known ? average + kNewest * (std::min(value, kMostGrowth * average) - average) : value;
@@ -51,16 +52,24 @@ double StepPacer::predicted_us(const Decodes& decodes, int64_t chunk, int64_t pa
   return ratio * estimate_.us(decodes.rows, decodes.positions, chunk, past);
 }
 
-int64_t StepPacer::chunk(const Decodes& decodes, PromptLength length, int64_t past, int64_t most) {
+double StepPacer::budget_us(const Decodes& decodes, const DuePrompts& prompts) const {
+  if (options_.target_us > 0) return options_.target_us;
+  const double alone = predicted_us(decodes, 0, 0), usual = (1 + options_.slack) * alone;
+  if (prompts.length == PromptLength::Long) return usual;
+  const double burst = kBurstShare * predicted_us({}, prompts.rows, 0);
+  const double longest = std::clamp(burst, options_.aged_us, options_.burst_us);
+  const double age = std::min(1.0, prompts.age);
+  return std::max({options_.short_us, usual, alone + (longest - alone) * age * age});
+}
+
+int64_t StepPacer::chunk(const Decodes& decodes, const DuePrompts& prompts, int64_t most) {
   if (decodes.rows == 0 || most <= 1) return most;
   prepare();
-  const double alone = predicted_us(decodes, 0, 0);
-  const double least = length == PromptLength::Short ? options_.short_us : 0;
-  const double budget = options_.target_us > 0 ? options_.target_us : std::max(least, (1 + options_.slack) * alone);
+  const double budget = budget_us(decodes, prompts);
   int64_t fits = 1, too_much = most + 1;
   while (too_much - fits > 1) {
     const int64_t middle = (fits + too_much) / 2;
-    (predicted_us(decodes, middle, past) <= budget ? fits : too_much) = middle;
+    (predicted_us(decodes, middle, prompts.past) <= budget ? fits : too_much) = middle;
   }
   return fits;
 }

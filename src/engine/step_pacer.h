@@ -28,12 +28,22 @@ struct StepEstimate {
 struct PacerOptions {
   double target_us = 0;  // of a step with a chunk; 0: the time without the chunk, times 1 + slack
   double slack = 0.25;
-  // A step with short prompts may always take this long, which is still 30 tokens per second. Such prompts end soon,
-  // and thin slices of them would cost a step each.
-  double short_us = 33e3;
+  // A step with short prompts may always take `short_us`. Such prompts end soon, and thin slices of them would cost a
+  // step each. It may take up to `aged_us` as they become as old as the generating requests, which is still 30 tokens
+  // per second, and up to `burst_us` if three seconds of prompts are due. So requests that arrived together end
+  // together, and later ones do not hold them up.
+  double short_us = 12e3, aged_us = 33e3, burst_us = 66e3;
 };
 
 enum class PromptLength : uint8_t { Short, Long };
+
+// The prompts that want to join a step.
+struct DuePrompts {
+  PromptLength length = PromptLength::Long;
+  int64_t past = 0;  // the most cached positions of one
+  int64_t rows = 0;  // of all together
+  double age = 0;    // of the oldest one since its arrival, over the mean age of the generating requests
+};
 
 // The decodes of a step: rows including drafts, and cached positions of all sequences together.
 struct Decodes {
@@ -51,7 +61,7 @@ class StepPacer {
   }
 
   // Rows of such prompts that may join these decodes: 1 to `most`, so that prompts always progress.
-  int64_t chunk(const Decodes& decodes, PromptLength length, int64_t past, int64_t most);
+  int64_t chunk(const Decodes& decodes, const DuePrompts& prompts, int64_t most);
 
   // Estimated time of a step of these decodes, one row each, with drafts. Only ratios matter, and the
   // length of a draft must not depend on the clock, so measured times do not correct it.
@@ -64,6 +74,7 @@ class StepPacer {
 
  private:
   double predicted_us(const Decodes& decodes, int64_t chunk, int64_t past) const;
+  double budget_us(const Decodes& decodes, const DuePrompts& prompts) const;
 
   std::function<StepEstimate()> make_estimate_;
   PacerOptions options_;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::array kSpecial{"<|end|>", "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>"};
 constexpr int64_t kEnd = 256;  // id of the first special token
-enum TokenType : uint32_t { Normal = 1, Control = 3, Unused = 5 };
+enum TokenType : int32_t { Normal = 1, Control = 3, Unused = 5 };
 
 // Byte-level BPE writes each byte as a printable character: itself, or, if it is not printable, one from U+0100 on.
 std::array<std::string, 256> byte_characters() {
@@ -33,7 +33,7 @@ std::array<std::string, 256> byte_characters() {
 
 struct Vocabulary {
   std::vector<std::string> tokens;
-  std::vector<uint32_t> types;
+  std::vector<int32_t> types;
   std::string merge;  // of two bytes that no text contains: GGUF readers refuse a file without merges
 };
 
@@ -60,7 +60,7 @@ void add_byte_vocabulary(int64_t size, GgufMetadataBuilder& m) {
   m.add_string("tokenizer.ggml.model", "gpt2");
   m.add_string("tokenizer.ggml.pre", "gpt-2");
   m.add_string_list("tokenizer.ggml.tokens", v.tokens);
-  m.add_u32_list("tokenizer.ggml.token_type", v.types);
+  m.add_i32_list("tokenizer.ggml.token_type", v.types);  // llama.cpp refuses unsigned ones
   m.add_string_list("tokenizer.ggml.merges", std::vector{v.merge});
   m.add_u32("tokenizer.ggml.eos_token_id", kEnd);
   m.add_bool("tokenizer.ggml.add_bos_token", false);

@@ -44,8 +44,9 @@ std::vector<float> random_vector(int64_t n, float mean, float spread) {
 
 class Synthetic : public WeightSource {
  public:
-  Synthetic(const std::string& model, const SyntheticShape& shape, const QuantizeRecipe& recipe)
-      : WeightSource(model), shape_(shape), blueprint_(draw_blueprint(shape)) {
+  Synthetic(const std::string& model, const SyntheticShape& shape, SyntheticBlueprint blueprint,
+            const QuantizeRecipe& recipe)
+      : WeightSource(model), shape_(shape), blueprint_(std::move(blueprint)) {
     std::vector<TensorInfo> tensors;
     for (const SyntheticTensor& tensor : blueprint_.tensors) {
       tensors.push_back(describe(tensor, recipe));
@@ -100,7 +101,12 @@ class Synthetic : public WeightSource {
 
   bool is_gguf() const { return blueprint_.hf_config.empty(); }
 
-  TensorInfo describe(const SyntheticTensor& tensor, const QuantizeRecipe& recipe) const {
+  TensorInfo describe(const SyntheticTensor& tensor, const QuantizeRecipe& recipe) {
+    if (tensor.kind == Kind::Shifts) {
+      shifts_.resize(static_cast<size_t>(*element_count(tensor.shape)));
+      const auto bytes = std::as_bytes(std::span(shifts_));
+      return {tensor.name, std::nullopt, "I64", tensor.shape, bytes.data(), bytes.size()};
+    }
     DType dtype = DType::F32;
     if (tensor.kind == Kind::Matrix) {
       const TensorRole role{tensor.role.empty() ? tensor.name : tensor.role, tensor.shape, shape_.layers, !shape_.tied,
@@ -144,6 +150,7 @@ class Synthetic : public WeightSource {
   mutable std::mutex mutex_;
   mutable std::map<DType, std::unique_ptr<TiledPattern>> patterns_;
   mutable std::vector<std::vector<float>> vectors_;
+  std::vector<int64_t> shifts_;
   mutable std::unordered_map<std::string, const std::byte*> made_;
 };
 
@@ -161,15 +168,21 @@ std::unique_ptr<WeightSource> open_synthetic(const std::string& model) {
   const size_t colon = std::min(rest.find(':'), rest.size());
   const std::string_view shape_name = rest.substr(0, colon);
   const std::string_view type_name = colon == rest.size() ? "F16" : rest.substr(colon + 1);
-  const SyntheticShape* shape = find_synthetic_shape(shape_name);
+  constexpr std::string_view kHeads = "eagle3-";
+  const bool heads = shape_name.starts_with(kHeads);
+  const SyntheticShape* shape = find_synthetic_shape(shape_name.substr(heads ? kHeads.size() : 0));
   if (shape == nullptr) {
-    fail(ErrorKind::Usage, "no synthetic shape '{}'; there are {}", shape_name, joined_names(synthetic_shapes()));
+    fail(ErrorKind::Usage, "no synthetic shape '{}'; there are {}, and eagle3-SHAPE for the heads of one", shape_name,
+         joined_names(synthetic_shapes()));
   }
   const QuantizeRecipe* recipe = find_recipe(type_name);
   if (recipe == nullptr) {
     fail(ErrorKind::Usage, "no number format '{}'; there are {}", type_name, joined_names(all_recipes()));
   }
-  return std::make_unique<Synthetic>(model, *shape, *recipe);
+  if (heads && (shape->heads == 0 || shape->feed_forward == 0))
+    fail(ErrorKind::Usage, "no synthetic shape '{}': EAGLE-3 heads need attention and a feed-forward", shape_name);
+  return std::make_unique<Synthetic>(model, *shape, heads ? draw_eagle3_blueprint(*shape) : draw_blueprint(*shape),
+                                     *recipe);
 }
 
 }  // namespace millrace

@@ -1,4 +1,5 @@
-// Random weights in the shape of a known model, for benchmarks: "synthetic:SHAPE[:DTYPE]".
+// Random weights in the shape of a known model, for benchmarks: "synthetic:SHAPE[:DTYPE]", and in that of EAGLE-3 heads
+// for such a model: "synthetic:eagle3-SHAPE[:DTYPE]".
 #pragma once
 
 #include <memory>

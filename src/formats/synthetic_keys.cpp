@@ -80,7 +80,8 @@ void add_mixture_keys(const SyntheticShape& s, GgufMetadataBuilder& m) {
   count("expert_used_count", s.experts_used);
   count("expert_feed_forward_length", s.expert_width);
   if (s.shared_width > 0) count("expert_shared_count", s.shared_width / s.expert_width);
-  if (s.architecture == "granitehybrid") count("expert_shared_feed_forward_length", s.shared_width);
+  if (s.architecture == "granitehybrid" || has_delta_nets(s))
+    count("expert_shared_feed_forward_length", s.shared_width);
   if (s.dense_layers > 0) count("leading_dense_block_count", s.dense_layers);
 }
 
@@ -101,6 +102,8 @@ void add_delta_keys(const SyntheticShape& s, GgufMetadataBuilder& m) {
   count("ssm.time_step_rank", s.delta_value_heads);
   count("ssm.inner_size", s.delta_value_heads * kDeltaDim);
   count("full_attention_interval", 4);
+  if (s.architecture == "qwen3next") return;
+  m.add_i32_list(fmt::format("{}.rope.dimension_sections", s.architecture), std::vector<int32_t>{11, 11, 10, 0});
 }
 
 }  // namespace

@@ -58,9 +58,15 @@ constexpr std::array kShapes{
     SyntheticShape{"qwen3-next-80b-a3b", "qwen3next", 151936, 2048, 48, 16, 2, 256, 5120, 262144, 1e7f, false, 0, 0, 0, 0, 512, 10, 512, 512, 0, 0, 0, 0, 0, 16, 32},
     SyntheticShape{"qwen3.5-35b-a3b", "qwen35moe", 248320, 2048, 40, 16, 2, 256, 512, 262144, 1e7f, false, 0, 0, 0, 0, 256, 8, 512, 512, 0, 0, 0, 0, 0, 16, 32},
     SyntheticShape{"qwen3.5-27b", "qwen35", 248320, 5120, 64, 24, 4, 256, 17408, 262144, 1e7f, false, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 16, 48},
+    SyntheticShape{"qwen3.5-2b", "qwen35", 248320, 2048, 24, 8, 2, 256, 6144, 262144, 1e7f, true, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 16, 16},
+    SyntheticShape{"qwen3-next-2b", "qwen3next", 151936, 1024, 24, 8, 2, 256, 1024, 262144, 1e7f, true, 0, 0, 0, 0, 64, 8, 256, 256, 0, 0, 0, 0, 0, 8, 16},  // for comparisons on small machines
     // the same; kinds of layers, heads of a mixer, head dim, groups, state, taps of the convolution
     SyntheticShape{"mamba2-2.7b", "mamba2", 50288, 2560, 64, 0, 0, 0, 0, 1048576, 0, true, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
         "MMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMM", 80, 64, 1, 128, 4},
+    SyntheticShape{"mamba2-1.3b", "mamba2", 50288, 2048, 48, 0, 0, 0, 0, 1048576, 0, true, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        "MMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMM", 64, 64, 1, 128, 4},
+    SyntheticShape{"granite-4-h-1b", "granitehybrid", 100352, 1536, 40, 12, 4, 128, 4096, 131072, 1e4f, true, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        "MMMMM*MMMMMMMMM*MMMMMMMMM*MMMMMMMMM*MMMM", 48, 64, 1, 128, 4},
     SyntheticShape{"granite-4-tiny", "granitehybrid", 100352, 1536, 40, 12, 4, 128, 512, 131072, 1e4f, true, 0, 0, 0, 0, 64, 6, 512, 1024, 0, 0, 0, 0, 0, 0, 0,
         "MMMMM*MMMMMMMMM*MMMMMMMMM*MMMMMMMMM*MMMM", 48, 64, 1, 128, 4},
     SyntheticShape{"nemotron-nano-9b-v2", "nemotron_h", 131072, 4480, 56, 40, 8, 128, 15680, 131072, 1e4f, false, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,

@@ -6,9 +6,10 @@
 namespace millrace {
 
 struct Link {
-  double gbs = 20;           // copies from pinned memory to the device
-  double hand_over_us = 20;  // until the CPU knows that the device has written its rows, and the device has the result
-  double launch_us = 0;      // of one kernel that is not part of a recorded step
+  double gbs = 20;  // copies from pinned memory to the device
+  // Of a recorded step: until the CPU knows that the device has written its rows, and the device goes on.
+  double hand_over_us = 20;
+  double launch_us = 0;  // of one kernel that is not part of a recorded step
 };
 
 // The best of a few runs, some milliseconds in all. The guesses if the device lacks memory for a measurement.

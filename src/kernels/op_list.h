@@ -14,6 +14,7 @@
 #include "kernels/grouped_linear/grouped_linear.h"
 #include "kernels/head_routing/head_routing.h"
 #include "kernels/kv_write/kv_write.h"
+#include "kernels/latent_prompt/latent_prompt.h"
 #include "kernels/latent_write/latent_write.h"
 #include "kernels/linear/linear.h"
 #include "kernels/lora/lora.h"
@@ -63,6 +64,7 @@ using AllOps = OpList<  //
     GroupedLinearOp,    //
     HeadRoutingOp,      //
     LatentWriteOp,      //
+    LatentPromptOp,     //
     LoraOp,             //
     PoolOp>;
 

@@ -18,7 +18,13 @@ struct Cursor {
   std::pair<T*, T*> take(int64_t count) {
     const size_t at = used;
     used += (static_cast<size_t>(count) * sizeof(T) + 15) / 16 * 16;
-    return {reinterpret_cast<T*>(host + at), reinterpret_cast<T*>(placed + at)};
+    return {offset<T>(host, at), offset<T>(placed, at)};
+  }
+
+  // Sizes are counted without buffers, and a null pointer has no offsets.
+  template <class T>
+  static T* offset(std::byte* buffer, size_t at) {
+    return buffer != nullptr ? reinterpret_cast<T*>(buffer + at) : nullptr;
   }
 };
 

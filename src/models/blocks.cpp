@@ -38,8 +38,13 @@ Matrix attention_block(Pass& p, const AttentionWeights& w, const Normed& x, int 
     p.rotate(q, c.heads, rope);
     p.rotate(k, c.kv_heads, rope);
   }
-  if (w.q_norm != nullptr) p.group_norm(q, w.q_norm);
-  if (w.k_norm != nullptr) p.group_norm(k, w.k_norm);
+  const auto is_per_head = [&](const Vector* norm) { return norm != nullptr && norm->n == c.head_dim; };
+  if (!w.gated && is_per_head(w.q_norm) && is_per_head(w.k_norm)) {
+    p.head_norms(qkv.columns(0, c.q_dim() + c.kv_dim()), c.heads, w.q_norm, w.k_norm);
+  } else {
+    if (w.q_norm != nullptr) p.group_norm(q, w.q_norm);
+    if (w.k_norm != nullptr) p.group_norm(k, w.k_norm);
+  }
   if (w.clamp != 0) p.ops.clamp(qkv, w.clamp);
   if (query_scale.beta != 0) p.ops.scale_by_position(q, query_scale.beta, query_scale.period, p.batch.positions);
   p.attend(state, q, k, v, w.norms_after_rope ? Rope{} : rope, settings, attended);
@@ -89,7 +94,8 @@ TensorName output_head_name(const Weights& weights, const TensorName& own, const
 
 const Linear* load_output_head(Weights& weights, const DecoderConfig& config, const TensorName& own,
                                const TensorName& tied) {
-  return weights.linear({{output_head_name(weights, own, tied), config.vocab}}, config.hidden);
+  return weights.linear({{.name = output_head_name(weights, own, tied), .rows = config.vocab, .bias_of = own}},
+                        config.hidden);
 }
 
 std::string text_model_prefix(const WeightSource& source) {

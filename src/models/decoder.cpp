@@ -115,7 +115,9 @@ void Decoder::forward(Pass& p) const {
   const Rope global = p.rope(rope, rope_style);
   const Rope local = local_rope.table != nullptr ? p.rope(local_rope, rope_style, "local rope angles") : global;
   const Rope ropes[] = {global, local, {}};  // by LayerRope
-  const Routing by_head = layers.front().latent ? route_heads(p, config_.heads) : Routing();
+  const LatentForms forms = layers.front().latent
+                                ? choose_latent_forms(p, layers.front().latent->sizes, layers.front().state)
+                                : LatentForms();
   const DraftStream stream = draft ? begin_draft(p, *draft, *embedding, embedding_scale) : DraftStream();
   const bool reads_both = draft && draft->combine == nullptr;  // only the first layer, and there is one
   Matrix hidden = draft ? stream.hidden : p.embed(*embedding, embedding_scale);
@@ -128,7 +130,7 @@ void Decoder::forward(Pass& p) const {
     const Rope& own_rope = ropes[static_cast<size_t>(layer.rope)];
     Matrix attended = layer.delta ? delta_net_block(p, *layer.delta, input)
                       : layer.latent
-                          ? latent_attention_block(p, *layer.latent, input, layer.state, own_rope, settings, by_head)
+                          ? latent_attention_block(p, *layer.latent, input, layer.state, own_rope, settings, forms)
                           : attention_block(p, layer.attention, input, layer.state, own_rope, settings, query_scale);
     if (residual_from_norm) p.rms_norm(hidden, layer.attention_norm, hidden);
     if (&layer == &layers.back() && !pooling && !reads_all_rows()) p.narrow({&hidden, &attended});

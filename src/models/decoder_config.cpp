@@ -38,10 +38,10 @@ DecoderConfig read_decoder_config(const WeightSource& source, const DecoderKeys&
   c.hidden = count({keys.hidden, "embedding_length"}, 1 << 20);
   c.feed_forward = count({keys.feed_forward, "feed_forward_length"}, 1 << 22, keys.usual_feed_forward);
   c.heads = static_cast<int>(count({keys.heads, "attention.head_count"}, 1 << 14, keys.usual_heads));
-  c.kv_heads = static_cast<int>(count({keys.kv_heads, "attention.head_count_kv"}, c.heads,
-                                      keys.usual_kv_heads > 0 ? keys.usual_kv_heads : c.heads));
-  if (c.heads % c.kv_heads != 0)
-    config.fail_key({keys.kv_heads, "attention.head_count_kv"}, "must divide the number of heads");
+  const ConfigKey kv{keys.kv_heads, "attention.head_count_kv"};
+  const bool usual_kv = keys.usual_kv_heads > 0 && !config.has_list(kv);  // a list of zeros: no layer has attention
+  c.kv_heads = static_cast<int>(count(kv, c.heads, usual_kv ? keys.usual_kv_heads : c.heads));
+  if (c.heads % c.kv_heads != 0) config.fail_key(kv, "must divide the number of heads");
   auto head_dim = config.optional_integer({keys.head_dim, "attention.key_length"}, {1, 1 << 12});
   if (!head_dim && keys.usual_head_dim > 0) head_dim = keys.usual_head_dim;
   if (!head_dim && c.hidden % c.heads != 0)

@@ -84,38 +84,36 @@ TensorName delta_net_output() { return {"ssm_out.weight", "linear_attn.out_proj.
 Matrix delta_net_block(Pass& p, const DeltaNet& net, const Normed& x) {
   const DeltaRuleShape& s = net.shape;
   const int64_t keys = s.key_width(), values = s.value_width(), heads = s.value_heads, width = net.conv_width();
-  const int64_t bucket = p.ops.bucket(p.rows());
   const Matrix in = p.buffer("delta in", net.in->n), qkv = p.buffer("delta qkv", width);
-  const Matrix mixed = p.buffer("delta out", values), gated = p.buffer("delta gated", values);
+  const Matrix out = p.buffer("delta out", values);
   p.linear(x, net.in, in);
   const SlotView inputs = p.slot(net.inputs), memory = p.slot(net.memory);
-  p.ops.call<CausalConvOp>({bucket, width, net.taps}, {.x = in.columns(0, width),
-                                                       .out = qkv,
-                                                       .weight = net.conv->data,
-                                                       .taps = net.taps,
-                                                       .state = inputs.data,
-                                                       .stride = inputs.stride,
-                                                       .sequences = p.batch.sequences,
-                                                       .tables = p.batch.tables,
-                                                       .silu = true});
-  p.ops.call<DeltaRuleOp>(
-      {s, bucket, qkv.dtype, p.ops.batch_invariant(), static_cast<int64_t>(p.batch.sequences.size())},
-      {.shape = s,
-       .q = qkv.columns(0, keys),
-       .k = qkv.columns(keys, keys),
-       .v = qkv.columns(2 * keys, values),
-       .a = in.columns(width + values + heads, heads),
-       .b = in.columns(width + values, heads),
-       .decay = net.decay->data,
-       .dt_bias = net.dt_bias->data,
-       .out = mixed,
-       .state = memory.data,
-       .stride = memory.stride,
-       .sequences = p.batch.sequences,
-       .tables = p.batch.tables});
-  p.group_norm(mixed, net.norm);
-  p.ops.activate(Activation::Silu, in.columns(width, values), &mixed, gated);
-  return gated;
+  p.ops.delta_rule({.x = in.columns(0, width),
+                    .out = qkv,
+                    .weight = net.conv->data,
+                    .taps = net.taps,
+                    .state = inputs.data,
+                    .stride = inputs.stride,
+                    .sequences = p.batch.sequences,
+                    .tables = p.batch.tables,
+                    .silu = true},
+                   {.shape = s,
+                    .q = qkv.columns(0, keys),
+                    .k = qkv.columns(keys, keys),
+                    .v = qkv.columns(2 * keys, values),
+                    .a = in.columns(width + values + heads, heads),
+                    .b = in.columns(width + values, heads),
+                    .decay = net.decay->data,
+                    .dt_bias = net.dt_bias->data,
+                    .out = out,
+                    .norm = net.norm->data,
+                    .epsilon = p.config.norm_epsilon,
+                    .gate = in.columns(width, values),
+                    .state = memory.data,
+                    .stride = memory.stride,
+                    .sequences = p.batch.sequences,
+                    .tables = p.batch.tables});
+  return out;
 }
 
 }  // namespace millrace

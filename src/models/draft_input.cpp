@@ -5,7 +5,7 @@ namespace millrace {
 DraftStream begin_draft(Pass& p, const DraftInput& input, const WeightView& table, float scale) {
   const DraftFeatures& from = p.batch.features;
   const int64_t width = table.cols;
-  Matrix features = p.buffer("given features", from.matrix.dtype, p.rows(), from.matrix.cols);
+  Matrix features = p.buffer("given features", from.matrix.cols);  // the target's working type may differ
   p.ops.gather(from.matrix, from.rows, features);
   const Matrix hidden = p.buffer("hidden", DType::F32, p.rows(), width);
   const Matrix embedded = p.buffer("embedded", DType::F32, p.rows(), width), both = p.buffer("both", 2 * width);

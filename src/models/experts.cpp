@@ -9,11 +9,15 @@ Routing routing_of(Pass& p, const Experts& experts) {
   const auto array = [&](std::string_view name, int64_t count) {
     return p.buffer(name, DType::F32, 1, count).data;  // elements of four bytes
   };
+  // In one array, so that one copy brings both to the CPU.
+  constexpr int64_t kAligned = 32;
+  const int64_t weights_at = (pairs + kAligned - 1) / kAligned * kAligned;
+  std::byte* choices = array("chosen experts and their weights", weights_at + pairs);
   return {.rows = rows,
           .per_row = experts.gate_up->per_row,
           .groups = groups,
-          .chosen = reinterpret_cast<int32_t*>(array("chosen experts", pairs)),
-          .weights = reinterpret_cast<float*>(array("expert weights", pairs)),
+          .chosen = reinterpret_cast<int32_t*>(choices),
+          .weights = reinterpret_cast<float*>(choices) + weights_at,
           .order = reinterpret_cast<int32_t*>(array("expert order", pairs)),
           .offsets = reinterpret_cast<int32_t*>(array("expert offsets", groups + 1))};
 }
@@ -45,26 +49,44 @@ void add_shared(Pass& p, const Experts& experts, Matrix x, Activation activation
   p.add_linear(feed, experts.shared.down, hidden);
 }
 
+// The routed experts' sum in latent space, and back.
+void add_latent(Pass& p, const Experts& experts, Matrix x, const Routing& routing, Activation activation, Matrix feed,
+                Matrix hidden) {
+  const Matrix latent = p.buffer("expert latent", experts.latent_in->n);
+  p.linear({x, nullptr}, experts.latent_in, latent);
+  const Matrix sum = p.buffer("sum of experts", hidden.dtype, p.rows(), latent.cols);
+  p.ops.copy(latent, sum);
+  p.ops.scale(sum, 0);  // experts add to it
+  p.ops.experts(latent, *experts.gate_up, *experts.down, routing, activation, feed, sum);
+  const Matrix out = p.buffer("sum of experts in the working type", latent.cols);
+  p.ops.copy(sum, out);
+  p.add_linear(out, experts.latent_out, hidden);
+}
+
 }  // namespace
 
 void add_experts(Pass& p, const Experts& experts, const Normed& input, Activation activation, Matrix hidden) {
-  const int64_t rows = p.rows(), groups = experts.gate_up->all_groups;
+  const int64_t rows = p.rows(), routed = experts.gate_up->all_groups - experts.settings.shared;
   if (rows == 0) return;
-  const Matrix logits = p.buffer("router logits", DType::F32, rows, groups);
+  const Matrix logits = p.buffer("router logits", DType::F32, rows, experts.router->n);
   if (experts.router_norm != nullptr) p.linear(p.rms_norm(input.x, experts.router_norm), experts.router, logits);
   const Matrix x = in_working_type(p, input);
   if (experts.router_norm == nullptr) p.linear(x, experts.router, logits);
-  if (experts.logit_scale != 1) p.ops.scale(logits, experts.logit_scale);
+  if (experts.logit_scale != 1) p.ops.scale(logits.columns(0, routed), experts.logit_scale);
   const Routing routing = routing_of(p, experts);
   // Planned for the rows, also in batch-invariant mode: the workspace grows with them, and kernels count in integers.
-  p.ops.call<RouterOp>({experts.settings, groups, bucket_rows(rows)},
+  p.ops.call<RouterOp>({experts.settings, routed, bucket_rows(rows)},
                        {.settings = experts.settings,
                         .logits = logits,
                         .choice_bias = experts.choice_bias != nullptr ? experts.choice_bias->data : nullptr,
                         .expert_scale = experts.expert_scale != nullptr ? experts.expert_scale->data : nullptr,
                         .routing = routing});
   const Matrix feed = p.buffer("expert feed", p.ops.working(), routing.pairs(), experts.down->weights.k);
-  p.ops.experts(x, *experts.gate_up, *experts.down, routing, activation, feed, hidden);
+  if (experts.latent_in != nullptr) {
+    add_latent(p, experts, x, routing, activation, feed, hidden);
+  } else {
+    p.ops.experts(x, *experts.gate_up, *experts.down, routing, activation, feed, hidden);
+  }
   if (experts.shared.gate_up != nullptr) add_shared(p, experts, x, activation, hidden);
 }
 

@@ -17,7 +17,11 @@ struct Experts {
   const Grouped* gate_up = nullptr;     // [experts][2 width, hidden]; without a gate [experts][width, hidden]
   const Grouped* down = nullptr;        // [experts][hidden, width]
   FeedForwardWeights shared;            // gate_up null: no shared expert
+  const Linear* latent_in = nullptr;    // [latent, hidden]: the routed experts' input is narrower; null: it is not
+  const Linear* latent_out = nullptr;   // [hidden, latent]
   const Linear* shared_gate = nullptr;  // [1, hidden]: the shared expert counts sigmoid of it; null: it counts once
+  // A shared expert may also be settings.shared further groups of gate_up and down; its gate is then the router's last
+  // row.
 };
 
 // Defaults of missing values, as in DecoderKeys; 0: the value is required. Without a default, an expert is as wide as
@@ -48,8 +52,9 @@ bool has_experts(const Weights::Layer& at);  // the file has a router for this l
 Experts load_experts(Weights::Layer& at, const DecoderConfig& config, RouterSettings settings, Activation activation,
                      SwigluClamp clamp = {});
 // The same for experts down(act(up(x))) without a gate, and a shared expert of the width `shared` (0: none) in the same
-// form.
-Experts load_ungated_experts(Weights::Layer& at, const DecoderConfig& config, RouterSettings settings, int64_t shared);
+// form. `latent`: the width of the routed experts' inputs and outputs; 0: that of the model.
+Experts load_ungated_experts(Weights::Layer& at, const DecoderConfig& config, RouterSettings settings, int64_t shared,
+                             int64_t latent);
 // The experts' matrices alone, with biases if the file has them.
 void load_expert_matrices(Weights::Layer& at, const DecoderConfig& config, Activation activation, Experts& experts,
                           SwigluClamp clamp = {});

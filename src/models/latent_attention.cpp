@@ -57,6 +57,40 @@ bool is_aligned(const LatentSizes& s) {
   return std::all_of(std::begin(rows), std::end(rows), whole) && (s.plain % 8 != 0 || s.query() % 8 == 0);
 }
 
+// Routing of grouped linear layers with a matrix per head, for the first rows of the pass.
+Routing route_heads(Pass& p, int64_t rows, int heads) {
+  const int64_t pairs = rows * heads;
+  const auto array = [&](std::string_view name, int64_t count) {
+    return reinterpret_cast<int32_t*>(p.buffer(name, DType::F32, 1, count).data);  // elements of four bytes
+  };
+  const Routing routing{.rows = pairs,
+                        .groups = heads,
+                        .chosen = array("chosen heads", pairs),
+                        .order = array("head order", pairs),
+                        .offsets = array("head offsets", heads + 1)};
+  if (rows > 0) p.ops.call<HeadRoutingOp>({p.ops.bucket(rows), heads}, {routing});
+  return routing;
+}
+
+LatentPromptOp::Problem problem_of(const Pass& p, const LatentSizes& s, const KvLayer& kv, const SequenceSlice& slice) {
+  return {.kv = kv.dtype,
+          .precision = p.ops.precision(),
+          .heads = s.heads,
+          .plain_dim = s.plain,
+          .rotary_dim = s.rotary,
+          .value_dim = s.value,
+          .latent_dim = static_cast<int>(s.latent),
+          .block_size = kv.block_size,
+          .rows = slice.rows,
+          .context = int64_t{slice.past} + slice.rows};
+}
+
+// A calibration observes scores of absorbed queries.
+bool is_materialised(Pass& p, const LatentSizes& s, int state, const SequenceSlice& slice) {
+  if (slice.rows == 1 || slice.drafts || p.observes_scores()) return false;
+  return p.ops.materialises(problem_of(p, s, p.attention_args(state, {}, {}, {}).kv, slice));
+}
+
 }  // namespace
 
 LatentSizes read_latent_sizes(const WeightSource& source, const LatentSizes& usual, DecoderConfig& c) {
@@ -69,8 +103,8 @@ LatentSizes read_latent_sizes(const WeightSource& source, const LatentSizes& usu
   LatentSizes s;
   s.heads = c.heads;
   s.latent = size({"kv_lora_rank", "attention.kv_lora_rank"}, usual.latent);
-  s.query_latent =
-      keys.optional_integer({"q_lora_rank", "attention.q_lora_rank"}, {1, 1 << 16}).value_or(usual.query_latent);
+  s.query_latent = keys.optional_integer({"q_lora_rank", "attention.q_lora_rank"}, {is_gguf(source) ? 0 : 1, 1 << 16})
+                       .value_or(usual.query_latent);
   s.rotary = size({"qk_rope_head_dim", "rope.dimension_count"}, usual.rotary);
   if (is_gguf(source)) {
     const bool split = keys.has({.gguf = "attention.key_length_mla"});  // else the keys have the sizes of a head
@@ -131,8 +165,7 @@ LatentAttention load_latent_attention(Weights::Layer& at, const DecoderConfig& c
     a.query_norm = at.vector({"attn_q_a_norm.weight", "self_attn.q_a_layernorm.weight"}, s.query_latent);
     a.query = at.linear({{{"attn_q_b.weight", "self_attn.q_b_proj.weight"}, queries}}, s.query_latent);
   } else {
-    a.down = at.linear({row}, c.hidden);
-    a.query = at.linear({{{"attn_q.weight", "self_attn.q_proj.weight"}, queries}}, c.hidden);
+    a.down = at.linear({{{"attn_q.weight", "self_attn.q_proj.weight"}, queries}, row}, c.hidden);
   }
   a.norm = at.vector({"attn_kv_a_norm.weight", "self_attn.kv_a_layernorm.weight"}, s.latent);
   HeadViews heads = find_heads(at, s);
@@ -141,36 +174,36 @@ LatentAttention load_latent_attention(Weights::Layer& at, const DecoderConfig& c
   return a;
 }
 
-Routing route_heads(Pass& p, int heads) {
-  const int64_t pairs = p.rows() * heads;
-  const auto array = [&](std::string_view name, int64_t count) {
-    return reinterpret_cast<int32_t*>(p.buffer(name, DType::F32, 1, count).data);  // elements of four bytes
-  };
-  const Routing routing{.rows = pairs,
-                        .groups = heads,
-                        .chosen = array("chosen heads", pairs),
-                        .order = array("head order", pairs),
-                        .offsets = array("head offsets", heads + 1)};
-  p.ops.call<HeadRoutingOp>({p.ops.bucket(p.rows()), heads}, {routing});
-  return routing;
+// Prompts come last in a batch. All chunks behind the last absorbed one are materialised.
+LatentForms choose_latent_forms(Pass& p, const LatentSizes& s, int state) {
+  const auto& slices = p.batch.sequences;
+  LatentForms forms{.absorbed = slices.size()};
+  while (forms.absorbed > 0 && is_materialised(p, s, state, slices[forms.absorbed - 1])) --forms.absorbed;
+  int64_t rows = p.rows();
+  for (const auto& slice : slices.subspan(forms.absorbed)) rows -= slice.rows;
+  forms.by_head = route_heads(p, rows, s.heads);
+  return forms;
 }
 
 Matrix latent_attention_block(Pass& p, const LatentAttention& a, const Normed& x, int state, const Rope& rope,
-                              const AttentionSettings& settings, const Routing& by_heads) {
+                              const AttentionSettings& settings, const LatentForms& forms) {
   const LatentSizes& s = a.sizes;
   const int64_t row_dim = s.latent + s.rotary;
-  const Matrix q = packed_buffer(p, "latent q", int64_t{s.heads} * s.query());
+  const int64_t queries = int64_t{s.heads} * s.query();
   const Matrix absorbed = packed_buffer(p, "absorbed q", s.heads * row_dim);
   const Matrix sums = packed_buffer(p, "latent sums", s.heads * s.latent);
   const Matrix attended = packed_buffer(p, "attended", int64_t{s.heads} * s.value);
   const Matrix down = p.buffer("latent", a.down->n);
   p.linear(x, a.down, down);
   const Matrix row = down.columns(a.down->n - row_dim, row_dim);
-  if (a.query_norm != nullptr) {
+  Matrix q, plain;
+  if (a.query != nullptr) {
+    q = packed_buffer(p, "latent q", queries);
     const Matrix from = down.columns(0, s.query_latent), normed = p.buffer("normed query", s.query_latent);
     p.ops.linear({NormKind::Rms, from, normed, a.query_norm->data, nullptr, kNormEpsilon}, *a.query, q);
-  } else {
-    p.linear(x, a.query, q);
+  } else {  // rows of the product hold more than queries, so that their heads are no rows of a matrix
+    q = down.columns(0, queries);
+    plain = packed_buffer(p, "plain q", int64_t{s.heads} * s.plain);
   }
   p.write_latent(state, {.style = rope.style,
                          .row = row,
@@ -178,12 +211,28 @@ Matrix latent_attention_block(Pass& p, const LatentAttention& a, const Normed& x
                          .epsilon = kNormEpsilon,
                          .q = q,
                          .absorbed = absorbed,
+                         .plain = plain,
                          .angles = rope.angles,
                          .heads = s.heads});
-  p.ops.grouped_linear(by_head(q, s.heads, 0, s.plain), *a.absorb, by_heads, by_head(absorbed, s.heads, 0, s.latent));
-  p.attend_written(state, absorbed, settings, sums);
-  p.ops.grouped_linear(by_head(sums, s.heads, 0, s.latent), *a.to_value, by_heads,
-                       by_head(attended, s.heads, 0, s.value));
+  const Matrix plain_parts = plain.cols > 0 ? plain : q;
+  if (const int64_t rows = forms.rows(); rows > 0) {
+    const Matrix queries_of = absorbed.first_rows(rows), sums_of = sums.first_rows(rows);
+    const auto part = [&](const Matrix& x, int64_t n) { return by_head(x.first_rows(rows), s.heads, 0, n); };
+    p.ops.grouped_linear(part(plain_parts, s.plain), *a.absorb, forms.by_head, part(absorbed, s.latent));
+    p.attend_written(state, queries_of, settings, sums_of, forms.absorbed);
+    p.ops.grouped_linear(part(sums, s.latent), *a.to_value, forms.by_head, part(attended, s.value));
+  }
+  LatentPromptOp::Args chunk{.attention = p.attention_args(state, absorbed, settings, attended),
+                             .plain = plain_parts,
+                             .plain_stride = plain_parts.cols / s.heads,
+                             .plain_dim = s.plain,
+                             .value_dim = s.value,
+                             .keys = &a.absorb->weights,
+                             .values = &a.to_value->weights};
+  for (const SequenceSlice& slice : p.batch.sequences.subspan(forms.absorbed)) {
+    chunk.attention.sequences = {&slice, 1};
+    p.ops.latent_prompt(problem_of(p, s, chunk.attention.kv, slice), chunk);
+  }
   return attended;
 }
 

@@ -123,6 +123,59 @@ void declare_stacked(Weights::Layer& at, const Matrices& found, int64_t width, i
   at.declare("ffn_down_exps.weight", {experts, hidden, width}, std::move(downs));
 }
 
+// The rows of a matrix; 0 if the file lacks it.
+int64_t rows_of(const Weights::Layer& at, const TensorName& name) {
+  const TensorInfo* tensor = at.find(name);
+  return tensor != nullptr && tensor->shape.size() == 2 ? tensor->shape[0] : 0;
+}
+
+struct SharedNames {
+  TensorName gate, up, down;
+  TensorName weight = {"ffn_gate_inp_shexp.weight", "mlp.shared_expert_gate.weight"};  // [1, hidden]
+};
+SharedNames shared_names(const Weights::Layer& at) {
+  return {
+      first_of(at, "ffn_gate_shexp.weight",
+               {"mlp.shared_experts.gate_proj.weight", "mlp.shared_expert.gate_proj.weight"}),
+      first_of(at, "ffn_up_shexp.weight", {"mlp.shared_experts.up_proj.weight", "mlp.shared_expert.up_proj.weight"}),
+      first_of(at, "ffn_down_shexp.weight",
+               {"mlp.shared_experts.down_proj.weight", "mlp.shared_expert.down_proj.weight"})};
+}
+
+// How many experts of the routed ones' width and format the shared expert equals; 0: it stays a feed-forward.
+int64_t joinable_experts(const Weights::Layer& at, const DecoderConfig& c, const Matrices& routed) {
+  const SharedNames names = shared_names(at);
+  const int64_t width = rows_of(at, names.up), count = width / c.expert_width;
+  if (!at.weights().joins_shared_experts() || count == 0 || width % c.expert_width != 0) return 0;
+  if (c.experts + count > RouterOp::kMostGroups) return 0;
+  const DType format = routed.down[0][0].dtype;
+  for (const TensorName& name : {names.gate, names.up, names.down}) {
+    const TensorInfo* tensor = at.find(name);
+    if (tensor == nullptr || tensor->dtype != format || routed.gate_up[0][0].dtype != format) return 0;
+    // Columns of `down` become matrices of their own. A source computes whole rows only.
+    const WeightSource& source = at.weights().source();
+    if (count == 1) continue;
+    if (is_quantized(format) || source.fetched_bytes(source.tensor(tensor->name, tensor->shape)) > 0) return 0;
+  }
+  return count;
+}
+
+// Adds the shared expert's rows of gate and up, and its columns of down, behind the routed experts.
+void join_shared(Weights::Layer& at, const DecoderConfig& c, int64_t count, Matrices& to) {
+  const SharedNames names = shared_names(at);
+  const int64_t width = c.expert_width;
+  const WeightView gate = at.slices(names.gate, {1, count * width, c.hidden})[0];
+  const WeightView up = at.slices(names.up, {1, count * width, c.hidden})[0];
+  const WeightView down = at.slices(names.down, {1, c.hidden, count * width})[0];
+  for (int64_t i = 0; i < count; ++i) {
+    to.gate_up.push_back({rows_from(gate, i * width, width), rows_from(up, i * width, width)});
+    auto& columns = to.down.emplace_back();
+    if (count == 1) columns.push_back(down);
+    for (int64_t row = 0; row < c.hidden && count > 1; ++row)
+      columns.push_back({down.dtype, 1, width, down.row(row) + row_bytes(down.dtype, i * width)});
+  }
+}
+
 // Biases of all experts, [experts][2 width] and [experts][hidden]; null: none.
 struct Biases {
   const Vector *gate_up = nullptr, *down = nullptr;
@@ -139,37 +192,36 @@ Biases find_biases(Weights::Layer& at, int64_t experts, int64_t width, int64_t h
   return {at.weights().stacked_vector(both), at.weights().stacked_vector(at.slices(down, {experts, hidden}))};
 }
 
-// The rows of a matrix; 0 if the file lacks it.
-int64_t rows_of(const Weights::Layer& at, const TensorName& name) {
-  const TensorInfo* tensor = at.find(name);
-  return tensor != nullptr && tensor->shape.size() == 2 ? tensor->shape[0] : 0;
-}
-
 }  // namespace
 
 bool has_experts(const Weights::Layer& at) { return at.has(router_name(at)); }
 
-void load_expert_matrices(Weights::Layer& at, const DecoderConfig& c, Activation activation, Experts& experts,
-                          SwigluClamp clamp) {
-  const bool gguf = is_gguf(at.weights().source());
-  Matrices found =
-      gguf ? find_gguf(at, c.experts, c.expert_width, c.hidden) : find_hf(at, c.experts, c.expert_width, c.hidden);
-  if (!gguf) declare_stacked(at, found, c.expert_width, c.hidden);
-  const Biases biases = find_biases(at, c.experts, c.expert_width, c.hidden);
-  const Grouped gated{
-      .per_row = c.experts_per_row, .gated = true, .activation = activation, .clamp = clamp, .bias = biases.gate_up};
-  experts.gate_up = at.weights().grouped(gated, std::move(found.gate_up));
-  experts.down =
-      at.weights().grouped({.per_row = c.experts_per_row, .sum = true, .bias = biases.down}, std::move(found.down));
+namespace {
+
+Matrices find_matrices(Weights::Layer& at, const DecoderConfig& c) {
+  if (is_gguf(at.weights().source())) return find_gguf(at, c.experts, c.expert_width, c.hidden);
+  Matrices found = find_hf(at, c.experts, c.expert_width, c.hidden);
+  declare_stacked(at, found, c.expert_width, c.hidden);
+  return found;
 }
 
-namespace {
+void add_matrices(Weights::Layer& at, const DecoderConfig& c, Matrices found, Grouped gate_up, Experts& experts) {
+  const Biases biases = find_biases(at, c.experts, c.expert_width, c.hidden);
+  gate_up.per_row = c.experts_per_row + experts.settings.shared;
+  gate_up.gated = true;
+  gate_up.bias = biases.gate_up;
+  const Grouped down{.per_row = gate_up.per_row, .sum = true, .bias = biases.down};
+  experts.gate_up = at.weights().grouped(std::move(gate_up), std::move(found.gate_up));
+  experts.down = at.weights().grouped(down, std::move(found.down));
+}
 
 Experts load_router(Weights::Layer& at, const DecoderConfig& c, const RouterSettings& settings) {
   Experts experts;
   experts.settings = settings;
   experts.settings.per_row = static_cast<int>(c.experts_per_row);
-  experts.router = at.linear({{router_name(at), c.experts}}, c.hidden);
+  std::vector<LinearPart> parts{{router_name(at), c.experts}};
+  if (settings.gates_shared) parts.push_back({shared_names(at).weight, 1});
+  experts.router = at.linear(parts, c.hidden);
   const TensorName bias = first_of(
       at, "exp_probs_b.bias",
       {"mlp.gate.e_score_correction_bias", "mlp.e_score_correction_bias", "mlp.moe_statics.e_score_correction_bias",
@@ -181,24 +233,44 @@ Experts load_router(Weights::Layer& at, const DecoderConfig& c, const RouterSett
 
 }  // namespace
 
+void load_expert_matrices(Weights::Layer& at, const DecoderConfig& c, Activation activation, Experts& experts,
+                          SwigluClamp clamp) {
+  add_matrices(at, c, find_matrices(at, c), {.activation = activation, .clamp = clamp}, experts);
+}
+
 Experts load_experts(Weights::Layer& at, const DecoderConfig& c, RouterSettings settings, Activation activation,
                      SwigluClamp clamp) {
+  // The router's shape is checked first: its error names a wrong number of experts.
+  if (const TensorInfo* router = at.find(router_name(at)))
+    static_cast<void>(at.weights().source().tensor(router->name, {c.experts, c.hidden}));
+  Matrices found = find_matrices(at, c);
+  if (const int64_t joined = joinable_experts(at, c, found); joined > 0) {
+    join_shared(at, c, joined, found);
+    settings.shared = static_cast<int>(joined);
+    settings.gates_shared = at.has(shared_names(at).weight);
+  }
   Experts experts = load_router(at, c, settings);
-  load_expert_matrices(at, c, activation, experts, clamp);
+  add_matrices(at, c, std::move(found), {.activation = activation, .clamp = clamp}, experts);
   return experts;
 }
 
-Experts load_ungated_experts(Weights::Layer& at, const DecoderConfig& c, RouterSettings settings, int64_t shared) {
+Experts load_ungated_experts(Weights::Layer& at, const DecoderConfig& c, RouterSettings settings, int64_t shared,
+                             int64_t latent) {
   Experts experts = load_router(at, c, settings);
+  const int64_t hidden = latent > 0 ? latent : c.hidden;
+  if (latent > 0) {
+    experts.latent_in = at.linear({{{"ffn_latent_down.weight", "mixer.fc1_latent_proj.weight"}, latent}}, c.hidden);
+    experts.latent_out = at.linear({{{"ffn_latent_up.weight", "mixer.fc2_latent_proj.weight"}, c.hidden}}, latent);
+  }
   Views up, down;
   if (is_gguf(at.weights().source()) || at.has({"", "mixer.experts.up_proj"})) {
-    add_slices(at, {"ffn_up_exps.weight", "mixer.experts.up_proj"}, c.experts, c.expert_width, c.hidden, up);
-    add_slices(at, {"ffn_down_exps.weight", "mixer.experts.down_proj"}, c.experts, c.hidden, c.expert_width, down);
+    add_slices(at, {"ffn_up_exps.weight", "mixer.experts.up_proj"}, c.experts, c.expert_width, hidden, up);
+    add_slices(at, {"ffn_down_exps.weight", "mixer.experts.down_proj"}, c.experts, hidden, c.expert_width, down);
   } else {
-    add_each(at, {"", "mixer.experts.{}.up_proj.weight"}, c.experts, c.expert_width, c.hidden, up);
-    add_each(at, {"", "mixer.experts.{}.down_proj.weight"}, c.experts, c.hidden, c.expert_width, down);
-    at.declare("ffn_up_exps.weight", {c.experts, c.expert_width, c.hidden}, first_views(up));
-    at.declare("ffn_down_exps.weight", {c.experts, c.hidden, c.expert_width}, first_views(down));
+    add_each(at, {"", "mixer.experts.{}.up_proj.weight"}, c.experts, c.expert_width, hidden, up);
+    add_each(at, {"", "mixer.experts.{}.down_proj.weight"}, c.experts, hidden, c.expert_width, down);
+    at.declare("ffn_up_exps.weight", {c.experts, c.expert_width, hidden}, first_views(up));
+    at.declare("ffn_down_exps.weight", {c.experts, hidden, c.expert_width}, first_views(down));
   }
   experts.gate_up = at.weights().grouped({.per_row = c.experts_per_row}, std::move(up));
   experts.down = at.weights().grouped({.per_row = c.experts_per_row, .sum = true}, std::move(down));
@@ -212,19 +284,15 @@ Experts load_ungated_experts(Weights::Layer& at, const DecoderConfig& c, RouterS
 
 void load_shared_expert(Weights::Layer& at, const DecoderConfig& c, Activation activation, bool required,
                         Experts& experts) {
-  const TensorName up =
-      first_of(at, "ffn_up_shexp.weight", {"mlp.shared_experts.up_proj.weight", "mlp.shared_expert.up_proj.weight"});
+  if (experts.settings.shared > 0) return;  // joined with the others
+  const SharedNames names = shared_names(at);
   const TensorName both{"", "shared_mlp.input_linear.weight"};  // gate and up in one
   const int64_t rows = rows_of(at, both);
-  int64_t width = rows_of(at, up);
+  int64_t width = rows_of(at, names.up);
   if (required && width == 0 && rows == 0) width = c.expert_width;  // the lookup below names the missing tensor
   if (width > 0) {
-    const TensorName gate = first_of(at, "ffn_gate_shexp.weight",
-                                     {"mlp.shared_experts.gate_proj.weight", "mlp.shared_expert.gate_proj.weight"});
-    const TensorName down = first_of(at, "ffn_down_shexp.weight",
-                                     {"mlp.shared_experts.down_proj.weight", "mlp.shared_expert.down_proj.weight"});
-    experts.shared = {at.gate_up({{gate, width}, {up, width}}, c.hidden, activation),
-                      at.linear({{down, c.hidden}}, width)};
+    experts.shared = {at.gate_up({{names.gate, width}, {names.up, width}}, c.hidden, activation),
+                      at.linear({{names.down, c.hidden}}, width)};
   } else if (rows > 0 && rows % 2 == 0) {
     experts.shared = {at.gate_up({{both, rows}}, c.hidden, activation),
                       at.linear({{{"ffn_down_shexp.weight", "shared_mlp.output_linear.weight"}, c.hidden}}, rows / 2)};
@@ -232,8 +300,8 @@ void load_shared_expert(Weights::Layer& at, const DecoderConfig& c, Activation a
     at.declare("ffn_gate_shexp.weight", {rows / 2, c.hidden}, {rows_from(all, 0, rows / 2)});
     at.declare("ffn_up_shexp.weight", {rows / 2, c.hidden}, {rows_from(all, rows / 2, rows / 2)});
   }
-  const TensorName gate{"ffn_gate_inp_shexp.weight", "mlp.shared_expert_gate.weight"};
-  if (experts.shared.gate_up != nullptr && at.has(gate)) experts.shared_gate = at.linear({{gate, 1}}, c.hidden);
+  if (experts.shared.gate_up != nullptr && at.has(names.weight))
+    experts.shared_gate = at.linear({{names.weight, 1}}, c.hidden);
 }
 
 }  // namespace millrace

@@ -1,5 +1,6 @@
 // Nemotron-H and Nemotron Nano 2 and 3: each layer is one block behind a norm: a Mamba-2 mixer, attention without RoPE,
-// a feed-forward without gate, or experts without gate behind DeepSeek-V3's router.
+// a feed-forward without gate, or experts without gate behind DeepSeek-V3's router, in Nemotron 3 Super between
+// projections to a narrower space and back.
 #include <algorithm>
 
 #include "models/hybrid.h"
@@ -123,7 +124,6 @@ std::unique_ptr<Model> make_nemotron_h(const WeightSource& source, Weights& w, S
   c.layers = std::ssize(kinds);  // transformers ignores num_hidden_layers
   if (kinds.empty()) keys.fail_key({.hf = "hybrid_override_pattern"}, "must name a layer");
   if (std::find(kinds.begin(), kinds.end(), Kind::Experts) != kinds.end()) {
-    if (keys.has({"moe_latent_size", "moe_latent_size"})) refuse(source, "a mixture behind a latent projection");
     read_mixture_config(source, c, {.experts = 8, .per_row = 2, .width = 7688});
   }
   auto model = std::make_unique<Hybrid>(c);
@@ -156,7 +156,8 @@ std::unique_ptr<Model> make_nemotron_h(const WeightSource& source, Weights& w, S
         layer.experts = load_ungated_experts(
             at, c, read_router(source, c),
             keys.optional_integer({"moe_shared_expert_intermediate_size", "expert_shared_feed_forward_length"})
-                .value_or(7688));
+                .value_or(7688),
+            keys.optional_integer({"moe_latent_size", "moe_latent_size"}, {1, 1 << 20}).value_or(0));
         break;
     }
   }

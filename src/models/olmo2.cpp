@@ -11,8 +11,9 @@ constexpr double kTheta3 = 5e5;  // OLMo 3's default
 RopeFrequencies read_rope(const WeightSource& source, const DecoderConfig& c, bool olmo3) {
   if (!olmo3) return read_rope_frequencies(source, c);
   RopeFrequencies rope = read_rope_frequencies(source, c, "full_attention", kTheta3);
-  // Converters have also written the attention factor, which includes YaRN's magnitude, to this key.
-  if (const auto factor = source.config().optional_number({.gguf = "rope.scaling.attn_factor"}))
+  // Converters have also written the attention factor, which includes YaRN's magnitude, to attn_factor alone.
+  const auto factor = source.config().optional_number({.gguf = "rope.scaling.attn_factor"});
+  if (factor && !source.config().has({.gguf = "rope.scaling.yarn_attn_factor"}))
     rope.magnitude = static_cast<float>(*factor);
   return rope;
 }

@@ -40,6 +40,14 @@ void Pass::group_norm(Matrix x, const Vector* weight) {
   ops.norm({NormKind::Rms, x, x, weight->data, nullptr, config.norm_epsilon, groups});
 }
 
+void Pass::head_norms(Matrix x, int heads, const Vector* q_weight, const Vector* k_weight) {
+  const auto groups = static_cast<int>(x.cols / q_weight->n);
+  NormOp::Args args{NormKind::Rms, x, x, q_weight->data, nullptr, config.norm_epsilon, groups};
+  args.second_weight = k_weight->data;
+  args.second_from = heads;
+  ops.norm(args);
+}
+
 void Pass::head_layer_norm(Matrix x, int heads, const Vector* weight, const Vector* bias) {
   NormOp::Args args{NormKind::Layer, x, x, data(weight), data(bias), config.norm_epsilon, heads};
   args.weights_per_group = weight != nullptr && weight->n == x.cols;
@@ -135,7 +143,7 @@ void Pass::attend(int state, Matrix q, Matrix k, Matrix v, const Rope& rope, con
   AttentionArgs args = attention_args(state, q, s, out);
   const RopeWriteOp::Args write{rope.style, q, k, v, rope.angles, args.kv, s.heads, batch.sequences, batch.tables};
   if (scores != nullptr && !scores->phi.empty()) args.phi = scores->phi[static_cast<size_t>(state)];
-  if (scores == nullptr || scores->observed == nullptr) return ops.attention(write, args);
+  if (!observes_scores()) return ops.attention(write, args);
   ops.rope_write(write);
   attend_written(state, q, s, out);
 }
@@ -150,10 +158,14 @@ void Pass::write_latent(int state, LatentWriteOp::Args args) {
 }
 
 void Pass::attend_written(int state, Matrix q, const AttentionSettings& s, Matrix out) {
+  attend_written(state, q, s, out, batch.sequences.size());
+}
+
+void Pass::attend_written(int state, Matrix q, const AttentionSettings& s, Matrix out, size_t sequences) {
   AttentionArgs args = attention_args(state, q, s, out);
+  args.sequences = args.sequences.first(sequences);
   if (scores != nullptr && !scores->phi.empty()) args.phi = scores->phi[static_cast<size_t>(state)];
-  if (scores != nullptr && scores->observed != nullptr)
-    ops.score_range({args, scores->observed + int64_t{state} * s.heads});
+  if (observes_scores()) ops.score_range({args, scores->observed + int64_t{state} * s.heads});
   ops.attention(args);
 }
 

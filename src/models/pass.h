@@ -67,6 +67,8 @@ class Pass {
   void layer_norm(Matrix x, const Vector* weight, const Vector* bias, Matrix out);
   // RMS norm of each group of weight->n columns, in place: of each head, or of all heads at once.
   void group_norm(Matrix x, const Vector* weight);
+  // The same of q, the first columns of x, and of k, the others, in one launch. Both weights have the size of a head.
+  void head_norms(Matrix x, int heads, const Vector* q_weight, const Vector* k_weight);
   // LayerNorm of each head, in place. Weights of [x.cols] are each head's own, those of [x.cols / heads] are shared.
   void head_layer_norm(Matrix x, int heads, const Vector* weight, const Vector* bias);
 
@@ -92,9 +94,14 @@ class Pass {
   void write_latent(int state, LatentWriteOp::Args args);
   // Attends over the layer's own state, which holds the new rows already.
   void attend_written(int state, Matrix q, const AttentionSettings& settings, Matrix out);
+  // The same for the first `sequences` of the batch.
+  void attend_written(int state, Matrix q, const AttentionSettings& settings, Matrix out, size_t sequences);
 
   // Attends over keys and values that another layer has stored. q has its RoPE already.
   void attend_stored(int state, Matrix q, const AttentionSettings& settings, Matrix out);
+
+  AttentionArgs attention_args(int state, Matrix q, const AttentionSettings& settings, Matrix out) const;
+  bool observes_scores() const { return scores != nullptr && scores->observed != nullptr; }
 
   // Drops all rows except those whose logits are wanted. `kept` are replaced by their wanted rows, and later buffers
   // have that many rows. A prompt then runs the last feed-forward for one row only, a chunk in the middle of a prompt
@@ -109,7 +116,6 @@ class Pass {
   void head(Matrix x, const Linear* weights);  // x: `last`, or a projection of it
 
  private:
-  AttentionArgs attention_args(int state, Matrix q, const AttentionSettings& settings, Matrix out) const;
   NormOp::Args norm_args(Matrix x, const Vector* weight, Matrix out) const;
   template <class X>
   Matrix gate(const X& x, const Linear* gate_up, Activation activation);

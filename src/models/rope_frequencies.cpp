@@ -150,6 +150,10 @@ RopeFrequencies plain_rope_frequencies(double theta, int rotary_dim) {
 RopeFrequencies read_rope_frequencies(const WeightSource& source, const DecoderConfig& c, const std::string& section,
                                       double usual_theta, bool gguf_truncates) {
   if (c.rotary_dim % 2 != 0) refuse(source, "a rotary part of odd size");
+  if (c.rotary_dim == 0) {
+    source.config().fail_key({"rope_parameters.partial_rotary_factor", "rope.dimension_count"},
+                             "leaves no part of a head to rotate");
+  }
   const Settings s(source, section);
   const bool gguf = source.convention() == WeightSource::Convention::Gguf;
   const double theta = s.positive("rope_theta", "rope.freq_base", usual_theta);

@@ -170,20 +170,45 @@ bool Weights::can_gate(const Linear& linear, Activation activation) const {
   return multiple > 0 && linear.n / 2 % multiple == 0;
 }
 
+namespace {
+
+// Gate and up as two sources, which uploads of gated layers take; false: they are more.
+bool in_halves(std::vector<WeightView>& sources, int64_t half) {
+  if (sources.size() > 2) return false;
+  if (sources.size() == 2) return true;
+  WeightView up = sources[0];
+  up.data = up.row(half);
+  sources.push_back(up);
+  for (auto& source : sources) source.rows = half;
+  return true;
+}
+
+}  // namespace
+
+// The output must be that of the host's layer.
+void Weights::gate_streamed(Linear& linear, Activation activation) {
+  auto& streamed = const_cast<Linear&>(*linear.streamed);
+  for (auto& pending : pending_) {
+    if (pending.linear != &streamed) continue;
+    streamed.gated = can_gate(streamed, activation) && (!on_device() || in_halves(pending.sources, linear.n / 2));
+  }
+  if (!streamed.gated) drop_streamed(linear);
+}
+
+void Weights::drop_streamed(Linear& linear) {
+  std::erase_if(pending_, [&](const Pending& pending) { return pending.linear == linear.streamed; });
+  linear.streamed = nullptr;
+}
+
 const Linear* Weights::gate_up(const std::vector<LinearPart>& parts, int64_t k, Activation activation) {
   linear(parts, k);
   Linear& made = linears_.back();
   if (!can_gate(made, activation) || pending_.back().transposed) return &made;
   const int64_t half = made.n / 2;
   auto& sources = pending_.back().sources;
-  if (on_device(made) && sources.size() > 2) return &made;
-  if (on_device(made) && sources.size() == 1) {
-    WeightView up = sources[0];
-    up.data = up.row(half);
-    sources.push_back(up);
-    for (auto& source : sources) source.rows = half;
-  }
+  if (on_device(made) && !in_halves(sources, half)) return &made;
   made.gated = true;
+  if (made.streamed != nullptr) gate_streamed(made, activation);
   if (expects_adapters_) add_ungated(made);
   return &made;
 }
@@ -193,6 +218,7 @@ void Weights::add_ungated(Linear& linear) {
   Linear& apart = linears_.emplace_back(linear);
   apart.gated = false;
   apart.site = -1;
+  apart.streamed = nullptr;  // its columns have another order
   linear.apart = &apart;
 }
 
@@ -204,17 +230,25 @@ void Weights::add_site(Linear& linear, const std::vector<LinearPart>& parts) {
 }
 
 const Linear* Weights::linear(const std::vector<LinearPart>& parts, int64_t k) {
-  Linear& linear = linears_.emplace_back();
+  constexpr size_t kMostStreamed = size_t{512} << 20;  // two stages hold a whole layer
   const size_t unit = next_unit();
+  // The streamed layer and its parts are declared first: callers take the last ones to be the layer's own.
+  Linear* streamed = is_on_host(unit) && host_.stream ? &linears_.emplace_back() : nullptr;
+  Linear& linear = linears_.emplace_back();
   linear.k = k;
   linear.on_host = is_on_host(unit);
+  linear.streamed = streamed;
+  if (streamed != nullptr) streamed->k = k;
+  const auto end_run = [&](std::vector<WeightView> sources, const LinearPart& like) {
+    if (streamed != nullptr) add_part(unit, *streamed, sources, like, true);
+    add_part(unit, linear, std::move(sources), like);
+  };
   std::vector<WeightView> run;  // adjacent parts of one format and order form one matrix
   const LinearPart* like = &parts.front();
   for (const auto& part : parts) {
     const WeightView view = find(part, k);
     const bool same = part.transposed == like->transposed && part.stored_by == like->stored_by;
-    if (!run.empty() && (run.front().dtype != view.dtype || !same))
-      add_part(unit, linear, std::exchange(run, {}), *like);
+    if (!run.empty() && (run.front().dtype != view.dtype || !same)) end_run(std::exchange(run, {}), *like);
     like = &part;
     read_by_.emplace(&linear, view);
     const std::vector<WeightView> ordered = in_layer_order(view, part.stored_by);
@@ -222,14 +256,21 @@ const Linear* Weights::linear(const std::vector<LinearPart>& parts, int64_t k) {
     declare({.gguf = part.name.gguf, .shape = {part.rows, k}, .pieces = ordered, .transposed = part.transposed});
     linear.n += part.rows;
   }
-  add_part(unit, linear, std::move(run), *like);
+  end_run(std::move(run), *like);
   linear.bias = stacked_bias(parts);
+  if (streamed != nullptr) {
+    streamed->n = linear.n;
+    streamed->bias = linear.bias;
+    if (linear.bias != nullptr) linear.bias = copy_on_host(linear.bias);
+    if (millrace::streamed_bytes(*streamed) > kMostStreamed) drop_streamed(linear);
+  }
   if (linear.on_host) put_on_host(linear.bias);
   add_site(linear, parts);
   return &linear;
 }
 
-void Weights::add_part(size_t unit, Linear& linear, std::vector<WeightView> sources, const LinearPart& like) {
+void Weights::add_part(size_t unit, Linear& linear, std::vector<WeightView> sources, const LinearPart& like,
+                       bool streamed) {
   int64_t n = 0;
   for (const auto& view : sources) n += like.transposed ? view.cols : view.rows;
   const DType format = sources.front().dtype;
@@ -237,9 +278,9 @@ void Weights::add_part(size_t unit, Linear& linear, std::vector<WeightView> sour
   const auto& layout =
       choose_layout(format, n, linear.k, ops.precision(), ops.kernels(), ops.planner<LinearOp>(), ops.working());
   const bool stored_in_order = !like.transposed && like.stored_by == RowGroups();
-  if (!layout.in_place(format, n, linear.k) || !stored_in_order) {
+  if (streamed || !layout.in_place(format, n, linear.k) || !stored_in_order) {
     linear.parts.push_back({{format, n, linear.k, &layout, nullptr}, {}});
-    pending_.push_back({unit, &linear, linear.parts.size() - 1, std::move(sources), like.transposed});
+    pending_.push_back({unit, &linear, linear.parts.size() - 1, std::move(sources), like.transposed, streamed});
     return;
   }
   for (const auto& view : sources) {  // read in place, so parts stay separate

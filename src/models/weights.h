@@ -45,7 +45,7 @@ struct DeclaredTensor {
 struct HostUnits {
   Ops* ops = nullptr;               // compute the units below; null: there are none
   std::map<size_t, int64_t> units;  // number of a unit's last experts that are on the host; 1 for a linear layer
-  bool stream = false;              // experts are kept in the device's layout, too, so that prompts can copy them there
+  bool stream = false;              // units are kept in the device's layout, too, so that prompts can copy them there
 };
 
 // Where the experts of a mixture lie that the CPU computes. Experts in the file keep its layout, and the system reads
@@ -108,6 +108,10 @@ class Weights {
   std::span<const Site> sites() const { return sites_; }
   // Gated layers can also compute gate and up alone. Call before the model declares its tensors.
   void expect_adapters() { expects_adapters_ = true; }
+  // Shared experts may become further experts of their layer's mixture. Adapters and weights on the host need them
+  // apart. Call before the model declares its tensors.
+  void join_shared_experts() { joins_shared_experts_ = true; }
+  bool joins_shared_experts() const { return joins_shared_experts_; }
   // GGUF files store the rows of q and k with rotary pairs adjacent; Hugging Face stores them half a head apart.
   struct PairedHeads {
     int64_t q = 0, k = 0;  // heads; 0: both store the same order
@@ -146,6 +150,7 @@ class Weights {
     size_t part;
     std::vector<WeightView> sources;
     bool transposed = false;  // sources are [k, n]
+    bool streamed = false;    // packed for the device in pinned memory
     LinearWeights& weights() const { return linear->parts[part].weights; }
     size_t bytes() const;
   };
@@ -183,7 +188,10 @@ class Weights {
   WeightView find(const LinearPart& part, int64_t k);
   std::vector<WeightView> find_bias(const std::string& name, const LinearPart& part);
   const Vector* stacked_bias(const std::vector<LinearPart>& parts);
-  void add_part(size_t unit, Linear& linear, std::vector<WeightView> sources, const LinearPart& like);
+  void add_part(size_t unit, Linear& linear, std::vector<WeightView> sources, const LinearPart& like,
+                bool streamed = false);
+  void drop_streamed(Linear& linear);
+  void gate_streamed(Linear& linear, Activation activation);
   const Vector* declare(PendingVector pending, int64_t n);
   static constexpr size_t kNoUnit = ~size_t{0};  // of weights that stay on the device
   size_t next_unit() { return units_++; }
@@ -201,6 +209,7 @@ class Weights {
   void pack_vectors();
   void pack_matrices(bool on_host, const std::function<void(int64_t done, int64_t total)>& progress);
   void pack_groups(const std::function<void(int64_t done, int64_t total)>& progress);
+  void pack_streamed();
   void read_in_place(size_t unit, Grouped& grouped, const GroupSources& sources, bool in_file);
   bool can_stay_in_file(const Grouped& grouped, const GroupSources& sources) const;
   const LinearLayout* choose_grouped_layout(const Grouped& grouped, bool in_file) const;
@@ -228,7 +237,7 @@ class Weights {
   std::set<std::string, std::less<>> used_;
   std::vector<DeclaredTensor> declared_;
   std::vector<Site> sites_ = {Site{}};
-  bool expects_adapters_ = false;
+  bool expects_adapters_ = false, joins_shared_experts_ = false;
   std::multimap<const void*, WeightView> read_by_;  // Linear or Grouped -> its matrices; of a Grouped the first group's
   std::vector<std::string> ignored_;
   std::unique_ptr<Arena> arena_, vector_arena_, host_arena_, host_vector_arena_, streamed_arena_;

@@ -182,7 +182,10 @@ void Weights::read_in_place(size_t unit, Grouped& g, const GroupSources& sources
       in_place_.push_back({unit, g.on_host, view, g.share_of_a_row(), in_file, g.all_groups});
   }
   if (!std::all_of(sources.begin(), sources.end(), is_contiguous)) {
-    for (const auto& group : sources) g.each.push_back(group[1].data);
+    for (const auto& group : sources) {
+      const WeightView& first = group[0];  // some experts may have gate and up in one matrix
+      g.each.push_back(group.size() == 2 ? group[1].data : first.row(first.rows / 2));
+    }
   }
   g.weights.data = g.each;
 }

@@ -17,12 +17,12 @@ namespace {
 
 // Pinned. A system that limits pinned memory gets plain memory, from which copies are slower.
 std::unique_ptr<Arena> arena_of_streamed(size_t bytes, Device& device) {
-  const char* purpose = "experts in the GPU's layout";
+  const char* purpose = "weights in the GPU's layout";
   try {
     return std::make_unique<Arena>(purpose, bytes, device.staging());
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::OutOfMemory) throw;
-    log().warn("{}; prompts copy experts from memory that is not pinned, which is slower", error.what());
+    log().warn("{}; prompts copy weights from memory that is not pinned, which is slower", error.what());
     return std::make_unique<Arena>(purpose, bytes);
   }
 }
@@ -41,6 +41,7 @@ void Weights::pack(const std::function<void(int64_t, int64_t)>& progress) {
   }
   pack_matrices(true, progress);
   pack_groups(progress);
+  pack_streamed();
   pending_.clear();
   for (const Linear& linear : linears_) {
     if (linear.apart == nullptr) continue;
@@ -62,7 +63,7 @@ void Weights::pack_matrices(bool on_host, const std::function<void(int64_t, int6
   std::stable_sort(pending_.begin(), pending_.end(),
                    [&](const Pending& a, const Pending& b) { return size(a) > size(b); });
   for (const auto& pending : pending_) {
-    if (pending.linear->on_host != on_host) continue;
+    if (pending.linear->on_host != on_host || pending.streamed) continue;
     const auto turn = ops_.pool().turn();  // matrix by matrix: engines that share the pool step in between
     LinearWeights& w = pending.weights();
     std::byte* data = arena.take(pending.bytes());
@@ -78,6 +79,40 @@ void Weights::pack_matrices(bool on_host, const std::function<void(int64_t, int6
     w.data = data;
     for (const auto& view : pending.sources) source_.release(view);
     report(progress);
+  }
+}
+
+// The device packs, in memory that its stages take later.
+void Weights::pack_streamed() {
+  size_t largest = 0;
+  for (const auto& pending : pending_) largest = std::max(largest, pending.streamed ? pending.bytes() : 0);
+  if (largest == 0) return;
+  const auto uploader = on_device() ? ops_.device().new_uploader() : nullptr;
+  Arena packs("packing weights in host memory", uploader != nullptr ? largest : 0, ops_.device().memory());
+  std::byte* scratch = packs.take(packs.capacity());
+  for (const auto& pending : pending_) {
+    if (!pending.streamed) continue;
+    const auto turn = ops_.pool().turn();
+    LinearWeights& w = pending.weights();
+    std::byte* to = streamed_arena_->take(pending.bytes());
+    std::vector<std::byte> copy;
+    for (const auto& view : pending.sources) source_.fetch(view, ops_.pool());
+    const std::vector<WeightView> sources = in_rows(pending, copy);
+    if (uploader != nullptr) {
+      if (pending.linear->gated) {
+        w.layout->upload_gated(sources[0], sources[1], scratch, *uploader, ops_.pool());
+      } else {
+        w.layout->upload(sources, scratch, *uploader, ops_.pool());
+      }
+      ops_.device().finish();
+      ops_.device().memory().read(to, scratch, pending.bytes());
+    } else if (w.layout->in_place(w.format, w.n, w.k)) {
+      for (std::byte* at = to; const auto& view : sources) at = std::copy_n(view.data, view.bytes(), at);
+    } else {
+      w.layout->pack(sources, to, ops_.pool());
+    }
+    w.data = to;
+    for (const auto& view : pending.sources) source_.release(view);
   }
 }
 
@@ -101,7 +136,7 @@ void Weights::upload(const std::function<void(int64_t, int64_t)>& progress) {
   }
   for (size_t i = 0; i < pending_.size(); ++i) {
     const auto& pending = pending_[i];
-    if (pending.linear->on_host) continue;
+    if (pending.linear->on_host || pending.streamed) continue;
     const auto turn = ops_.pool().turn();
     LinearWeights& w = pending.weights();
     if (tied[i] != nullptr) {

@@ -7,7 +7,7 @@ namespace millrace {
 // The embedding table that a tied output matrix can share; requires the layout of the file.
 const WeightView* Weights::table_like(const Pending& pending) const {
   const LinearWeights& w = pending.weights();
-  if (pending.linear->on_host || pending.sources.size() != 1 ||
+  if (pending.linear->on_host || pending.streamed || pending.sources.size() != 1 ||
       w.layout->bytes(w.format, w.n, w.k) != pending.sources[0].bytes())
     return nullptr;
   if (!w.layout->keeps_rows(w.format)) return nullptr;
@@ -18,18 +18,14 @@ const WeightView* Weights::table_like(const Pending& pending) const {
 }
 
 // A layout that reads rows in place reads a copy of rows that the file stores in another order.
-size_t Weights::Pending::bytes() const {
-  const LinearWeights& w = weights();
-  if (w.layout->in_place(w.format, w.n, w.k)) return static_cast<size_t>(w.n) * row_bytes(w.format, w.k);
-  return w.layout->bytes(w.format, w.n, w.k);
-}
+size_t Weights::Pending::bytes() const { return bytes_of(weights()); }
 
 size_t Weights::PendingGroups::bytes() const { return grouped->weights.stride * grouped->each.size(); }
 
 std::vector<Weights::Unit> Weights::units() const {
   std::vector<Unit> units(units_);
   for (const auto& pending : pending_) {
-    if (table_like(pending) != nullptr) continue;
+    if (pending.streamed || table_like(pending) != nullptr) continue;
     units[pending.unit].bytes += Arena::padded(pending.bytes());
     units[pending.unit].bytes_of_a_row += static_cast<double>(pending.bytes());
   }
@@ -69,6 +65,7 @@ size_t Weights::host_expert_bytes() const {
 size_t Weights::streamed_bytes() const {
   size_t total = 0;
   for (const auto& pending : pending_groups_) total += pending.streamed ? pending.bytes() : 0;
+  for (const auto& pending : pending_) total += pending.streamed ? Arena::padded(pending.bytes()) : 0;
   return total;
 }
 
@@ -85,6 +82,7 @@ Weights::Unit Weights::mapped_experts() const {
 size_t Weights::packed_bytes(bool on_host) const {
   size_t total = vector_bytes(on_host);
   for (const auto& pending : pending_) {
+    if (pending.streamed) continue;
     if (pending.linear->on_host == on_host && table_like(pending) == nullptr) total += Arena::padded(pending.bytes());
   }
   for (const auto& pending : pending_groups_)

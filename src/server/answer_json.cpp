@@ -18,6 +18,14 @@ Json one_logprob(const Tokenizer& tokenizer, const TokenLogprob& entry) {
           {"bytes", std::move(numbers)}};
 }
 
+Json cascade_json(const CascadeUsage& cascade) {
+  return {{"answered_by", cascade.answered_by},
+          {"mean_logprob", cascade.mean_logprob ? Json(sent_logprob(*cascade.mean_logprob)) : Json()},
+          {"threshold", sent_logprob(cascade.threshold)},
+          {"small_prompt_tokens", cascade.small_prompt_tokens},
+          {"small_completion_tokens", cascade.small_completion_tokens}};
+}
+
 }  // namespace
 
 std::string make_id(std::string_view prefix) {
@@ -43,18 +51,57 @@ std::string unclosed(const Json& object) {
 Json usage_json(const Usage& usage) {
   Json ledger{{"queued_ms", usage.queued_ms}, {"compute_ms", usage.compute_ms}};
   if (usage.joules) ledger["joules"] = *usage.joules;
-  return {{"prompt_tokens", usage.prompt_tokens},
-          {"completion_tokens", usage.completion_tokens},
-          {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
-          {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}},
-          {"completion_tokens_details",
-           {{"reasoning_tokens", usage.reasoning_tokens},
-            {"accepted_prediction_tokens", usage.accepted_drafts},
-            {"rejected_prediction_tokens", usage.rejected_drafts}}},
-          {"ledger", std::move(ledger)}};
+  if (usage.session) ledger["session"] = ledger_json(*usage.session);
+  Json json{{"prompt_tokens", usage.prompt_tokens},
+            {"completion_tokens", usage.completion_tokens},
+            {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
+            {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}},
+            {"completion_tokens_details",
+             {{"reasoning_tokens", usage.reasoning_tokens},
+              {"accepted_prediction_tokens", usage.accepted_drafts},
+              {"rejected_prediction_tokens", usage.rejected_drafts}}},
+            {"ledger", std::move(ledger)}};
+  add_cascade(json, usage);
+  return json;
 }
 
-double sent_logprob(float logprob) { return std::isfinite(logprob) ? std::max(logprob, -9999.0f) : -9999.0; }
+void add_cascade(Json& usage, const Usage& of) {
+  if (of.cascade) usage["cascade"] = cascade_json(*of.cascade);
+}
+
+Schema cascade_schema() {
+  return Schema::object({{"answered_by", Schema::string(), true},
+                         {"mean_logprob", Schema::number().or_null(), true},
+                         {"threshold", Schema::number(), true},
+                         {"small_prompt_tokens", Schema::integer(0), true},
+                         {"small_completion_tokens", Schema::integer(0), true}});
+}
+
+Json ledger_json(const SessionLedger& ledger) {
+  Json json{{"id", ledger.id},
+            {"requests", ledger.requests},
+            {"prompt_tokens", ledger.prompt_tokens},
+            {"cached_tokens", ledger.cached_tokens},
+            {"completion_tokens", ledger.completion_tokens},
+            {"queued_ms", ledger.queued_ms},
+            {"compute_ms", ledger.compute_ms}};
+  if (ledger.joules) json["joules"] = *ledger.joules;
+  return json;
+}
+
+Schema ledger_schema() {
+  const auto count = [] { return Schema::integer(0); };
+  return Schema::object({{"id", Schema::string(), true},
+                         {"requests", count(), true},
+                         {"prompt_tokens", count(), true},
+                         {"cached_tokens", count(), true},
+                         {"completion_tokens", count(), true},
+                         {"queued_ms", Schema::number(0), true},
+                         {"compute_ms", Schema::number(0), true},
+                         {"joules", Schema::number(0)}});
+}
+
+double sent_logprob(double logprob) { return std::isfinite(logprob) ? std::max(logprob, -9999.0) : -9999.0; }
 
 // Special tokens decode to no text; they are shown by name.
 std::string token_string(const Tokenizer& tokenizer, int32_t token) {
@@ -79,7 +126,9 @@ Schema usage_schema() {
                                                      {"rejected_prediction_tokens", Schema::integer(0), true}})},
        {"ledger", Schema::object({{"queued_ms", Schema::number(0), true},
                                   {"compute_ms", Schema::number(0), true},
-                                  {"joules", Schema::number(0)}})}});
+                                  {"joules", Schema::number(0)},
+                                  {"session", ledger_schema()}})},
+       {"cascade", cascade_schema()}});
 }
 
 Schema chat_logprobs_schema() {

@@ -18,7 +18,9 @@ const char* finish_word(FinishReason finish, bool called_tools = false);
 std::string unclosed(const Json& object);
 
 Json usage_json(const Usage& usage);
-double sent_logprob(float logprob);  // JSON has no infinity; -9999 replaces it, as in OpenAI's answers
+Json ledger_json(const SessionLedger& ledger);
+void add_cascade(Json& usage, const Usage& of);  // if two models may have answered
+double sent_logprob(double logprob);             // JSON has no infinity; -9999 replaces it, as in OpenAI's answers
 std::string token_string(const Tokenizer& tokenizer, int32_t token);
 
 // One entry of logprobs.content in a chat answer.
@@ -26,6 +28,8 @@ Json chat_logprob(const Tokenizer& tokenizer, const TokenLogprobs& logprobs);
 
 // Their schemas, for the OpenAPI document.
 Schema usage_schema();
+Schema ledger_schema();
+Schema cascade_schema();
 Schema chat_logprobs_schema();
 Schema error_schema();
 

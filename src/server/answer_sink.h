@@ -15,6 +15,9 @@ class AnswerSink : public GenerationSink {
   AnswerSink(std::shared_ptr<Call> call, int choices, const ChatPrompt& prompt);
 
   void on_delta(const Delta& delta) final;
+  std::optional<bool> waits_for_tool(int choice) const final {
+    return parsers_[static_cast<size_t>(choice)].calls() > 0;
+  }
 
  protected:
   virtual void on_logprobs(int choice,

@@ -5,6 +5,7 @@
 #include "base/ascii.h"
 #include "base/percent.h"
 #include "server/answer_json.h"
+#include "server/model_choice.h"
 #include "server/ollama_json.h"
 #include "server/routes.h"
 
@@ -26,37 +27,6 @@ HttpReply http_refusal(int status, const std::string& what) {
   return reply;
 }
 
-// Runs a part of an endpoint and turns its exceptions into error answers.
-template <class Work>
-void guarded(Call& call, const Work& work) {
-  try {
-    work();
-  } catch (const ApiError& e) {
-    call.fail(e.problem());
-  } catch (const Error& e) {
-    call.fail(to_problem(e));
-  } catch (const std::bad_alloc&) {
-    call.fail({503, "out of memory for this request", "", "out_of_memory"});
-  } catch (const std::exception& e) {
-    call.fail({500, std::string("internal error: ") + e.what(), "", ""});
-  }
-}
-
-ApiProblem refusal_problem(ModelPool::Refusal why, const std::string& name, const std::string& problem) {
-  switch (why) {
-    case ModelPool::Refusal::Loading:
-      return {503, fmt::format("the model '{}' is still loading, or others need its memory; try again", name), "",
-              "loading"};
-    case ModelPool::Refusal::Busy:
-      return {503, "too many requests wait for models to be loaded; try again", "", "queue_full"};
-    case ModelPool::Refusal::Failed:
-      return {503, fmt::format("the model '{}' cannot be loaded: {}", name, problem), "model", "load_failed"};
-    case ModelPool::Refusal::Closed:
-      break;
-  }
-  return {503, "the server is shutting down", "", "shutting_down"};
-}
-
 // The body's "model", or "name" in Ollama's older requests; for requests without a body the query's model=NAME.
 std::string asked_model(Call& call) {
   if (call.request().method != "POST") {
@@ -75,7 +45,10 @@ std::string asked_model(Call& call) {
 }  // namespace
 
 ApiServer::ApiServer(ApiServerOptions options)
-    : options_(std::move(options)), log_(options_.log), metrics_(several() ? "all" : options_.names.front()) {
+    : options_(std::move(options)),
+      log_(options_.log),
+      metrics_(several() ? "all" : options_.names.front()),
+      adapters_(options_.adapters) {
   make_pool();
   workers_ = std::make_unique<TaskQueue>(options_.workers);
   downloads_ = std::make_unique<TaskQueue>(1);
@@ -86,20 +59,38 @@ ApiServer::ApiServer(ApiServerOptions options)
 
 void ApiServer::make_pool() {
   if (!several()) {
-    only_ = std::make_shared<ServedModel>(
-        options_.names, options_.service, [this](const MakeRoom&) { return load_only_(); },
-        ServedModel::State::Loading);
+    only_ = std::make_shared<ServedModel>(options_.names, options_.service,
+                                          with_adapters(0, [this](const MakeRoom&) { return load_only_(); }),
+                                          ServedModel::State::Loading);
   }
   std::vector<ModelPool::Member> members;
   if (only_) members.push_back({options_.names, [this] { return only_; }});
   for (const ModelSpec& spec : options_.models) {
-    const auto make = [this, &spec] {
-      return std::make_shared<ServedModel>(spec.names, options_.service, spec.load, ServedModel::State::Unloaded);
+    const auto make = [this, &spec, load = with_adapters(members.size(), spec.load)] {
+      return std::make_shared<ServedModel>(spec.names, options_.service, load, ServedModel::State::Unloaded);
     };
     members.push_back({spec.names, make, spec.problem});
   }
   models_ = std::make_unique<ModelPool>(std::move(members), options_.pool,
                                         [this](const ModelPool::Event& event) { on_model(event); });
+}
+
+ModelLoader ApiServer::with_adapters(size_t model, ModelLoader load) {
+  return [this, model, load = std::move(load)](const MakeRoom& make_room) {
+    LoadedModel loaded = load(make_room);
+    for (const ServedAdapter& adapter : adapters_.of_model(model)) place(adapter, *loaded.runner);
+    return loaded;
+  };
+}
+
+void ApiServer::place(const ServedAdapter& adapter, Runner& runner) {
+  try {
+    runner.rank().adapters().place(adapter.name, runner.rank().read_adapter(adapter.path));
+  } catch (const Error& e) {
+    if (!adapter.from_client) throw;
+    adapters_.remove(adapter.name);
+    log_.event("adapter_lost", {{"adapter", adapter.name}, {"message", e.what()}}, "error");
+  }
 }
 
 ApiServer::~ApiServer() {
@@ -117,7 +108,7 @@ void ApiServer::start(std::function<LoadedModel()> loader) {
                            {"port", http_->port()},
                            {"tls", !options_.http.certificate.empty()},
                            {"keys", !options_.keys.empty()},
-                           {"model", models_->names(0).front()}});
+                           {"model", options_.cascade ? options_.cascade->name : models_->names(0).front()}});
   if (several()) return;
   load_only_ = std::move(loader);
   models_->preload(0);
@@ -191,12 +182,15 @@ void ApiServer::dispatch(const std::shared_ptr<Call>& call) {
   const std::string method = request.method == "HEAD" ? "GET" : request.method;
   const Route* found = nullptr;
   std::string allowed;
-  for (const Route& route : routes()) {
-    if (!route.matches(request.path)) continue;
-    allowed += (allowed.empty() ? "" : ", ") + route.method;
-    if (route.method == method) found = &route;
+  for (const Route* route : routes_at(request.path)) {
+    allowed += (allowed.empty() ? "" : ", ") + route->method;
+    if (route->method == method) found = route;
   }
-  if (allowed.empty()) return call->fail({404, "there is nothing at " + request.path.substr(0, 200), "", "not_found"});
+  if (allowed.empty()) {
+    const std::string similar = similar_address(request.path);
+    const std::string hint = similar.empty() ? "" : "; did you mean " + similar + "?";
+    return call->fail({404, "there is nothing at " + request.path.substr(0, 200) + hint, "", "not_found"});
+  }
   if (request.method == "OPTIONS" && !request.header("access-control-request-method").empty()) return preflight(*call);
   if (found == nullptr) {
     HttpReply reply = error_reply({405, "this address takes " + allowed, "", "method_not_allowed"}, call->protocol);
@@ -222,13 +216,17 @@ void ApiServer::dispatch(const std::shared_ptr<Call>& call) {
 void ApiServer::run_with(const Route& route, const std::shared_ptr<Call>& call, ServedModel& model) {
   ApiContext context{.model = model,
                      .models = *models_,
+                     .adapters = adapters_,
+                     .cascade = options_.cascade ? &*options_.cascade : nullptr,
                      .workers = *workers_,
                      .downloads = *downloads_,
                      .metrics = metrics_,
                      .kept = *kept_,
+                     .stored = stored_,
                      .connections = [this] { return http_->connections(); },
                      .asks_for_keys = !options_.keys.empty(),
                      .lora_dir = options_.lora_dir};
+  bool too_long = false;  // for the small model of a cascade
   guarded(*call, [&] {
     if (route.chooses_model() && model.has_adapters()) {
       const std::string name = asked_model(*call);
@@ -236,12 +234,18 @@ void ApiServer::run_with(const Route& route, const std::shared_ptr<Call>& call, 
     }
     try {
       route.endpoint(call, context);
+    } catch (const ApiError& e) {
+      too_long = call->cascade && !call->usage.cascade && e.problem().code == "context_length_exceeded";
+      if (!too_long) throw;
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::Busy || model.state() != ServedModel::State::Draining) throw;
       call->fail({503, e.what(), "", "shutting_down"});
     }
   });
   call->forget_body();
+  if (!too_long) return;
+  call->usage = {};
+  escalate(call, context, std::nullopt, [this, &route, call](ServedModel& large) { run_with(route, call, large); });
 }
 
 void ApiServer::run_without_choice(const Route& route, const std::shared_ptr<Call>& call) {
@@ -249,24 +253,40 @@ void ApiServer::run_without_choice(const Route& route, const std::shared_ptr<Cal
   run_with(route, call, *model);
 }
 
+// A request names a model, or an adapter and so the model that it changes.
+std::optional<size_t> ApiServer::find_model(const Call& call, const std::string& name) const {
+  if (name.empty()) return 0;
+  if (const auto model = models_->find(name)) return model;
+  if (const auto adapter = adapters_.find(name)) return adapter->model;
+  const std::string plain = call.protocol == Protocol::Ollama ? without_latest(name) : name;
+  return plain == name ? std::nullopt : find_model(call, plain);
+}
+
+bool ApiServer::names_cascade(const Call& call, const std::string& name) const {
+  if (!options_.cascade) return false;
+  const std::string& cascade = options_.cascade->name;
+  return name.empty() || name == cascade || (call.protocol == Protocol::Ollama && without_latest(name) == cascade);
+}
+
 void ApiServer::choose_model(const Route& route, const std::shared_ptr<Call>& call) {
   guarded(*call, [&] {
     const std::string name = asked_model(*call);
-    std::optional<size_t> model = name.empty() ? 0 : models_->find(name);
-    if (!model && call->protocol == Protocol::Ollama) model = models_->find(without_latest(name));
+    if (name.empty() && route.model == Route::Model::Required)
+      fail_field("model", "missing", "this server has several models: 'model' must say which one is meant");
+    std::optional<size_t> model = find_model(*call, name);
+    if (names_cascade(*call, name)) {
+      const Cascade& cascade = *options_.cascade;
+      if (!route.cascades) {
+        fail_field("model", "unsupported_value", "{} is for answers, not for {}: name one of its models, {} or {}",
+                   cascade.name, route.path, models_->names(cascade.small).front(),
+                   models_->names(cascade.large).front());
+      }
+      call->cascade = &cascade;
+      model = cascade.small;
+    }
     if (!model) throw_unknown_model(name);
-    const auto ready = [this, &route, call](const ModelPool::Lease& lease) {
-      if (call->exchange().gone()) return;
-      call->model_lease = lease;
-      workers_->post([this, &route, call] {
-        run_with(route, call, *static_cast<ServedModel*>(static_cast<PooledModel*>(call->model_lease.get())));
-      });
-    };
-    const auto refused = [call, id = models_->names(*model).front()](ModelPool::Refusal why,
-                                                                     const std::string& problem) {
-      call->fail(refusal_problem(why, id, problem));
-    };
-    models_->acquire(*model, ready, refused);
+    with_model(call, *models_, *workers_, *model,
+               [this, &route, call](ServedModel& chosen) { run_with(route, call, chosen); });
   });
 }
 

@@ -31,6 +31,7 @@ std::shared_ptr<Call> Call::continued_on(std::shared_ptr<HttpConnection> connect
   call->client = client;
   call->model_lease = model_lease;
   call->adapter = adapter;
+  call->cascade = cascade;
   return call;
 }
 

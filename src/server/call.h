@@ -2,7 +2,9 @@
 // once, when it ends.
 #pragma once
 
+#include <atomic>
 #include <chrono>
+#include <ctime>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +18,26 @@ namespace millrace {
 class Metrics;
 class AccessLog;
 struct Adapter;
+struct Cascade;
+
+struct Usage;
+
+struct SessionLedger {  // sums over the requests of a session
+  std::string id;
+  int64_t requests = 0;
+  int64_t prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0;
+  double queued_ms = 0, compute_ms = 0;
+  std::optional<double> joules;
+
+  void add(const Usage& usage);
+};
+
+struct CascadeUsage {  // of an answer of two models (server/cascade.h)
+  std::string answered_by;
+  std::optional<double> mean_logprob;  // of the small model's answer; nullopt: it has no tokens
+  double threshold = 0;
+  int64_t small_prompt_tokens = 0, small_completion_tokens = 0;
+};
 
 struct Usage {
   int64_t prompt_tokens = 0, cached_tokens = 0;
@@ -23,6 +45,8 @@ struct Usage {
   int64_t accepted_drafts = 0, rejected_drafts = 0;  // draft tokens
   double queued_ms = 0, compute_ms = 0;              // compute: the call's share of the steps' time
   std::optional<double> joules;                      // the same of their energy, if the device counts it
+  std::optional<SessionLedger> session;              // this request included, if it belongs to one
+  std::optional<CascadeUsage> cascade;               // once it is decided which model answers
 };
 
 class Call {
@@ -37,6 +61,7 @@ class Call {
   const HttpRequest& request() const { return exchange_->request(); }
   const std::string& id() const { return id_; }
   Clock::time_point arrived() const { return arrived_; }
+  int64_t created() const { return created_; }  // the same as a Unix time
 
   Protocol protocol = Protocol::OpenAi;  // the form of errors and of streams
   std::string route = "unknown";         // pattern of the path, for metrics
@@ -47,8 +72,9 @@ class Call {
   std::shared_ptr<Call> continued_on(std::shared_ptr<HttpConnection> connection) const;
   const std::shared_ptr<HttpExchange>& shared_exchange() const { return exchange_; }
 
-  std::shared_ptr<const Adapter> adapter;  // the request names this one as its model; null: the model itself
   std::shared_ptr<void> model_lease;       // keeps the chosen model loaded until the call and its engine requests end
+  std::shared_ptr<const Adapter> adapter;  // the request names this one as its model; null: the model itself
+  const Cascade* cascade = nullptr;        // the request chose it; null: one model
 
   const Json& body();  // parsed once; throws ApiError if it is not JSON
   void forget_body() { body_.reset(); }
@@ -67,6 +93,8 @@ class Call {
   void flush();                         // sends all events since the last flush in one write
   void end_events();
 
+  void drop() { answered_ = true; }  // ends without an answer, a count or a line in the log
+
   bool answered() const { return answered_; }
   bool streaming() const { return streaming_; }
 
@@ -79,7 +107,9 @@ class Call {
   Metrics& metrics_;
   AccessLog& log_;
   Clock::time_point arrived_ = Clock::now();
-  bool answered_ = false, streaming_ = false;
+  int64_t created_ = std::time(nullptr);
+  bool answered_ = false;
+  std::atomic<bool> streaming_ = false;  // the engine's thread reads it
   std::string pending_;
   std::optional<Json> body_;
 };

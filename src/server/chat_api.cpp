@@ -1,4 +1,5 @@
 // POST /v1/chat/completions.
+#include <algorithm>
 #include <ctime>
 
 #include "base/json_text.h"
@@ -6,6 +7,8 @@
 #include "server/answer_sink.h"
 #include "server/api.h"
 #include "server/chat_prompt.h"
+#include "server/requests/custom_tools.h"
+#include "server/start_answer.h"
 
 namespace millrace {
 namespace {
@@ -21,9 +24,20 @@ struct ChatHead {
   }
 };
 
-Json call_json(const AnswerPiece& piece) {
+Json call_json(const AnswerPiece& piece, bool custom) {
+  if (custom) return {{"id", make_id("call_")}, {"type", "custom"}, {"custom", {{"name", piece.text}, {"input", ""}}}};
   return {{"id", make_id("call_")}, {"type", "function"}, {"function", {{"name", piece.text}, {"arguments", ""}}}};
 }
+
+// How calls are written.
+struct CallForms {
+  bool legacy = false;              // the older `functions`
+  std::vector<std::string> custom;  // names of tools that take free text
+
+  bool is_custom(const std::string& tool) const {
+    return std::find(custom.begin(), custom.end(), tool) != custom.end();
+  }
+};
 
 // finish_reason; a request with the older `functions` has its own word for calls.
 const char* chat_finish_word(FinishReason finish, bool called_tools, bool legacy) {
@@ -36,7 +50,7 @@ class ChatWhole final : public AnswerSink {
   ChatWhole(std::shared_ptr<Call> call, const ServedModel& model, const ChatRequest& r, const ChatPrompt& prompt)
       : AnswerSink(std::move(call), r.n, prompt),
         tokenizer_(*model.text().tokenizer),
-        legacy_(r.legacy_functions),
+        forms_{r.legacy_functions, r.custom_tools},
         choices_(static_cast<size_t>(r.n)) {
     head_.model = shown_name(*call_, model);
   }
@@ -50,7 +64,10 @@ class ChatWhole final : public AnswerSink {
                    {"content", c.calls.empty() || !c.content.empty() ? Json(c.content) : Json()}};
       message["refusal"] = nullptr;
       if (!c.reasoning.empty()) message["reasoning_content"] = c.reasoning;
-      if (!c.calls.empty() && legacy_) {
+      for (Json& call : c.calls) {
+        if (call.contains("custom")) call["custom"]["input"] = custom_input(call["custom"]["input"]);
+      }
+      if (!c.calls.empty() && forms_.legacy) {
         message["function_call"] = c.calls[0]["function"];
       } else if (!c.calls.empty()) {
         message["tool_calls"] = c.calls;
@@ -83,22 +100,27 @@ class ChatWhole final : public AnswerSink {
         c.reasoning += piece.text;
         break;
       case AnswerPiece::Kind::Call:
-        c.calls.push_back(call_json(piece));
+        c.calls.push_back(call_json(piece, forms_.is_custom(piece.text)));
         break;
       case AnswerPiece::Kind::Arguments:
-        c.calls.back()["function"]["arguments"].get_ref<std::string&>() += piece.text;
+        arguments(c.calls.back()).get_ref<std::string&>() += piece.text;
         break;
     }
   }
 
   void on_finish(int choice, FinishReason finish, bool called_tools) override {
-    at(choice).finish = chat_finish_word(finish, called_tools, legacy_);
+    at(choice).finish = chat_finish_word(finish, called_tools, forms_.legacy);
+  }
+
+  // A custom call's `input` holds its arguments until the end.
+  static Json& arguments(Json& call) {
+    return call.contains("custom") ? call["custom"]["input"] : call["function"]["arguments"];
   }
 
   Choice& at(int choice) { return choices_[static_cast<size_t>(choice)]; }
 
   const Tokenizer& tokenizer_;
-  bool legacy_;
+  const CallForms forms_;
   ChatHead head_;
   std::vector<Choice> choices_;
 };
@@ -111,7 +133,7 @@ class ChatStream final : public AnswerSink {
         include_usage_(r.include_usage),
         continuous_usage_(r.continuous_usage),
         tools_(prompt.parser.tools),
-        legacy_(r.legacy_functions),
+        forms_{r.legacy_functions, r.custom_tools},
         choices_(static_cast<size_t>(r.n)) {
     head_.model = shown_name(*call_, model);
     chunk_ = unclosed(head_.json(kObject)) + ",\"choices\":[{\"index\":";
@@ -134,7 +156,9 @@ class ChatStream final : public AnswerSink {
  private:
   struct Choice {
     bool has_role = false;
-    Json logprobs;  // go out with the next chunk
+    std::string custom;    // arguments of a call of a custom tool: its text goes out when the call is whole
+    int custom_call = -1;  // its number; -1: none
+    Json logprobs;         // go out with the next chunk
   };
 
   void send(int index, Json delta, const char* finish = nullptr) {
@@ -190,13 +214,21 @@ class ChatStream final : public AnswerSink {
       case AnswerPiece::Kind::Reasoning:
         return send(choice, {{"reasoning_content", piece.text}});
       case AnswerPiece::Kind::Call: {
-        if (legacy_) return send(choice, {{"function_call", {{"name", piece.text}, {"arguments", ""}}}});
+        end_custom(choice);
+        if (forms_.legacy) return send(choice, {{"function_call", {{"name", piece.text}, {"arguments", ""}}}});
+        const bool custom = forms_.is_custom(piece.text);
+        if (custom) choices_[static_cast<size_t>(choice)].custom_call = piece.call;
         Json begun{{"index", piece.call}};
-        begun.update(call_json(piece));
+        begun.update(call_json(piece, custom));
         return send(choice, {{"tool_calls", Json::array({begun})}});
       }
       case AnswerPiece::Kind::Arguments: {
-        if (legacy_) return send(choice, {{"function_call", {{"arguments", piece.text}}}});
+        Choice& c = choices_[static_cast<size_t>(choice)];
+        if (c.custom_call >= 0) {
+          c.custom += piece.text;
+          return;
+        }
+        if (forms_.legacy) return send(choice, {{"function_call", {{"arguments", piece.text}}}});
         const Json more{{"index", piece.call}, {"function", {{"arguments", piece.text}}}};
         return send(choice, {{"tool_calls", Json::array({more})}});
       }
@@ -209,7 +241,16 @@ class ChatStream final : public AnswerSink {
   }
 
   void on_finish(int choice, FinishReason finish, bool called_tools) override {
-    send(choice, Json::object(), chat_finish_word(finish, called_tools, legacy_));
+    end_custom(choice);
+    send(choice, Json::object(), chat_finish_word(finish, called_tools, forms_.legacy));
+  }
+
+  void end_custom(int choice) {
+    Choice& c = choices_[static_cast<size_t>(choice)];
+    const int call = std::exchange(c.custom_call, -1);
+    if (call < 0) return;
+    const Json more{{"index", call}, {"custom", {{"input", custom_input(std::exchange(c.custom, {}))}}}};
+    send(choice, {{"tool_calls", Json::array({more})}});
   }
 
   static constexpr const char* kObject = "chat.completion.chunk";
@@ -218,7 +259,8 @@ class ChatStream final : public AnswerSink {
   ChatHead head_;
   std::string chunk_;          // the common beginning of all chunks
   std::string delta_, event_;  // reused buffers
-  bool include_usage_, continuous_usage_, tools_, legacy_;
+  bool include_usage_, continuous_usage_, tools_;
+  CallForms forms_;
   std::vector<Choice> choices_;
 };
 
@@ -230,33 +272,33 @@ std::string fair_client(const Call& call, const std::string& user) {
 
 void answer_chat(const std::shared_ptr<Call>& call, ApiContext& context) {
   const ChatRequest request = chat_fields().read(call->body());
-  ServedModel& model = context.model;
-  model.require_ready();
-  model.check_name(request.model);
-  const ChatPrompt prompt = make_chat_prompt(request, model);
-  Request engine_request = make_chat_engine_request(request, prompt, model);
-  engine_request.client = fair_client(*call, request.user);
-
-  std::unique_ptr<GenerationSink> sink;
-  if (request.stream) {
-    sink = std::make_unique<ChatStream>(call, model, request, prompt);
-  } else {
-    sink = std::make_unique<ChatWhole>(call, model, request, prompt);
-  }
-  const GenerationOptions options{.prompt_field = "messages",
-                                  .stop = stop_strings(request),
-                                  .min_tokens = request.min_tokens,
-                                  .visible = prompt.visible};
-  std::vector<Request> requests;
-  requests.push_back(std::move(engine_request));
-  std::make_shared<Generation>(call, model, context.workers, context.metrics, options)
-      ->start(std::move(requests), std::move(sink));
+  check_model(*call, context.model, request.model);
+  start_answer(call, context, [request](const std::shared_ptr<Call>& call, ServedModel& model) {
+    const ChatPrompt prompt = make_chat_prompt(request, model);
+    PlannedAnswer answer;
+    answer.requests.push_back(make_chat_engine_request(request, prompt, model));
+    answer.requests.back().client = fair_client(*call, request.user);
+    if (request.stream) {
+      answer.sink = std::make_unique<ChatStream>(call, model, request, prompt);
+    } else {
+      answer.sink = std::make_unique<ChatWhole>(call, model, request, prompt);
+    }
+    answer.options = {.prompt_field = "messages",
+                      .stop = stop_strings(request),
+                      .min_tokens = request.min_tokens,
+                      .visible = prompt.visible};
+    return answer;
+  });
 }
 
 Schema chat_answer_schema() {
   const auto function = Schema::object({{"name", Schema::string(), true}, {"arguments", Schema::string(), true}});
-  const auto tool_call = Schema::object(
-      {{"id", Schema::string(), true}, {"type", Schema::word({"function"}), true}, {"function", function, true}});
+  const auto custom = Schema::object({{"name", Schema::string(), true}, {"input", Schema::string(), true}});
+  const auto tool_call = Schema::any_of(
+      {Schema::object(
+           {{"id", Schema::string(), true}, {"type", Schema::word({"function"}), true}, {"function", function, true}}),
+       Schema::object(
+           {{"id", Schema::string(), true}, {"type", Schema::word({"custom"}), true}, {"custom", custom, true}})});
   const auto message = Schema::object({{"role", Schema::word({"assistant"}), true},
                                        {"content", Schema::string().or_null(), true},
                                        {"refusal", Schema::string().or_null()},

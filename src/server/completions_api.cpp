@@ -7,10 +7,10 @@
 #include "server/api.h"
 #include "server/chat_prompt.h"
 #include "server/completion_logprobs.h"
-#include "server/generation.h"
 #include "server/infill.h"
 #include "server/requests/completions_request.h"
 #include "server/response_format.h"
+#include "server/start_answer.h"
 
 namespace millrace {
 namespace {
@@ -196,27 +196,25 @@ Request engine_request(const CompletionsRequest& r, const Prompt& prompt, int ma
 void answer_completions(const std::shared_ptr<Call>& call, ApiContext& context) {
   const CompletionsRequest r = completions_fields().read(call->body());
   check(r);
-  ServedModel& model = context.model;
-  model.require_ready();
-  model.check_name(r.model);
+  check_model(*call, context.model, r.model);
   const int made = r.best_of.value_or(r.n);
   const std::vector<PromptInput> inputs = read_prompts(r.prompt);
   if (inputs.size() * static_cast<size_t>(made) > kMostAnswers) {
     fail_field(r.best_of ? "best_of" : "n", "invalid_value",
                "{} answers to {} prompts are more than {}: send less at once", made, inputs.size(), kMostAnswers);
   }
-  std::vector<Prompt> prompts;
-  std::vector<Request> requests;
-  for (const PromptInput& input : inputs) {
-    prompts.push_back(tokenize(input, r, *model.text().tokenizer));
-    requests.push_back(engine_request(r, prompts.back(), made, model));
-    requests.back().client = fair_client(*call, r.user);
-  }
-  auto sink = std::make_unique<CompletionsSink>(call, model, r, made, std::move(prompts));
-  const GenerationOptions options{
-      .prompt_field = "prompt", .stop = stop_strings(r), .min_tokens = r.min_tokens, .visible = {}};
-  std::make_shared<Generation>(call, model, context.workers, context.metrics, options)
-      ->start(std::move(requests), std::move(sink));
+  start_answer(call, context, [r, made, inputs](const std::shared_ptr<Call>& call, ServedModel& model) {
+    PlannedAnswer answer;
+    std::vector<Prompt> prompts;
+    for (const PromptInput& input : inputs) {
+      prompts.push_back(tokenize(input, r, *model.text().tokenizer));
+      answer.requests.push_back(engine_request(r, prompts.back(), made, model));
+      answer.requests.back().client = fair_client(*call, r.user);
+    }
+    answer.sink = std::make_unique<CompletionsSink>(call, model, r, made, std::move(prompts));
+    answer.options = {.prompt_field = "prompt", .stop = stop_strings(r), .min_tokens = r.min_tokens, .visible = {}};
+    return answer;
+  });
 }
 
 Schema completions_answer_schema() {

@@ -4,6 +4,7 @@
 
 #include "server/metrics.h"
 #include "server/served_model.h"
+#include "server/session_turn.h"
 #include "server/task_queue.h"
 
 namespace millrace {
@@ -36,6 +37,7 @@ struct Generation::Choice {
   std::vector<TokenLogprobs> logprobs;  // of tokens that no delta has reported yet
   int untold = 0;                       // their number
   int tokens = 0;
+  std::vector<int32_t> answer;  // all tokens, if the call belongs to a session
   int accepted_drafts = 0, rejected_drafts = 0;
   double compute_ms = 0, joules = 0;
   Clock::time_point last;
@@ -45,7 +47,12 @@ struct Generation::Choice {
 
 Generation::Generation(std::shared_ptr<Call> call, ServedModel& model, TaskQueue& workers, Metrics& metrics,
                        GenerationOptions options)
-    : call_(std::move(call)), model_(model), workers_(workers), metrics_(metrics), options_(std::move(options)) {}
+    : lease_(options.lease ? options.lease : call->model_lease),
+      call_(std::move(call)),
+      model_(model),
+      workers_(workers),
+      metrics_(metrics),
+      options_(std::move(options)) {}
 
 Generation::~Generation() = default;
 
@@ -57,7 +64,7 @@ void Generation::start(std::vector<Request> requests, std::unique_ptr<Generation
   open_choices_ = requests_.size() * static_cast<size_t>(choices_);
   all_.resize(open_choices_);
   for (auto& request : requests_) {
-    request.adapter = call_->adapter;
+    if (!options_.lease) request.adapter = call_->adapter;
     call_->usage.prompt_tokens += static_cast<int64_t>(request.prompt.size());
   }
   if (model_.text().tokenizer) {
@@ -66,6 +73,7 @@ void Generation::start(std::vector<Request> requests, std::unique_ptr<Generation
           std::make_unique<ChoiceText>(*model_.text().tokenizer, options_.stop, options_.min_tokens, options_.visible);
     }
   }
+  if (sink_->waits_for_tool(0)) turn_ = std::make_unique<SessionTurn>(model_, *call_, requests_.front());
   try {
     submit_next();
   } catch (const Error& e) {
@@ -190,6 +198,7 @@ void Generation::take_token(Choice& choice, int index, Arrival& arrival) {
   choice.last = arrival.at;
   ++choice.tokens;
   ++choice.untold;
+  if (turn_) choice.answer.push_back(e.token);
   ++call_->usage.completion_tokens;
   if (arrival.has_logprobs && !e.is_end) choice.logprobs.push_back(std::move(arrival.logprobs));
   std::string text;
@@ -232,7 +241,17 @@ void Generation::end_choice(Choice& choice, int index, FinishReason finish, Arri
   }
   if (open_choices_ > 0 || over_) return;
   over_ = true;
+  end_turn();
   sink_->on_end();
+}
+
+// The first choice that calls a tool goes on; without one the session ends with the first choice.
+void Generation::end_turn() {
+  if (!turn_) return;
+  size_t waiting = 0;
+  while (waiting < all_.size() && !sink_->waits_for_tool(static_cast<int>(waiting)).value_or(false)) ++waiting;
+  const bool waits = waiting < all_.size();
+  turn_->end(all_[waits ? waiting : 0].answer, waits);
 }
 
 void Generation::give_up(const ApiProblem& problem) {

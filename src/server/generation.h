@@ -5,6 +5,7 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@
 namespace millrace {
 
 class ServedModel;
+class SessionTurn;
 class TaskQueue;
 
 struct Delta {  // the next part of one choice
@@ -39,6 +41,10 @@ class GenerationSink {
   virtual void on_delta(const Delta& delta) = 0;  // the last delta of a choice has a finish reason
   virtual void on_pause() {}                      // nothing more for now: flush
   virtual void on_end() = 0;                      // after all choices
+  // on_begin() is due even while an answer is held back (server/cascade.h): it says nothing about the model.
+  virtual bool begins_at_once() const { return false; }
+  // A choice whose tool the client runs now will come back in a session. nullopt: this sink's answers never do.
+  virtual std::optional<bool> waits_for_tool(int) const { return std::nullopt; }
 };
 
 struct GenerationOptions {
@@ -46,6 +52,7 @@ struct GenerationOptions {
   std::vector<std::string> stop;
   int min_tokens = 0;                // stop strings are ignored before
   std::vector<std::string> visible;  // special tokens to keep in the text
+  std::shared_ptr<void> lease = {};  // for another model than the call's
 };
 
 class Generation : public std::enable_shared_from_this<Generation> {
@@ -81,10 +88,12 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void take_token(Choice& choice, int index, Arrival& arrival);
   void tell(Choice& choice, int index, std::string text, FinishReason finish);
   void end_choice(Choice& choice, int index, FinishReason finish, Arrival& arrival);
+  void end_turn();
   void give_up(const ApiProblem& problem);
   void client_left();
   void cancel_all();
 
+  std::shared_ptr<void> lease_;  // of the model; destroyed last. The call may go on with another model
   std::shared_ptr<Call> call_;
   ServedModel& model_;
   TaskQueue& workers_;
@@ -96,6 +105,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::vector<Choice> all_;
   size_t submitted_ = 0, under_way_ = 0, open_choices_ = 0;
   bool over_ = false;
+  std::unique_ptr<SessionTurn> turn_;  // null: no session
 
   std::mutex mutex_;  // guards the members below
   std::vector<Arrival> arrivals_;

@@ -133,13 +133,14 @@ std::unique_ptr<Constraint> harmony_constraint(const ChatRequest& r, const ChatP
   return make_channel_constraint(std::move(rules), std::move(routes));
 }
 
-std::unique_ptr<Constraint> harmony_form(const TextModel& text, const std::string& opened, bool reasons,
+std::unique_ptr<Constraint> harmony_form(const TextModel& text, const std::string& opened, int32_t budget,
                                          std::unique_ptr<Constraint> form) {
   const HarmonyTokens tokens(*text.tokenizer);
   ChannelRules rules = channel_rules(tokens, text);
   rules.opened = tokens.encode(opened);
-  rules.strict = true;
-  if (!reasons) rules.analysis.clear();
+  rules.budget = budget;
+  rules.strict = form != nullptr;
+  if (budget == 0) rules.analysis.clear();
   std::vector<ChannelRoute> routes;
   routes.push_back(final_route(tokens, std::move(form)));
   return make_channel_constraint(std::move(rules), std::move(routes));

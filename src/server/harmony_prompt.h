@@ -18,9 +18,9 @@ std::string_view harmony_opening(const ChatRequest& request, const ChatPrompt& p
 std::unique_ptr<Constraint> harmony_constraint(const ChatRequest& request, const ChatPrompt& prompt,
                                                ServedModel& model);
 
-// An answer of one form, in the final channel. `opened`: as AnswerParserOptions::opened. Without `reasons` the answer
-// has no analysis channel.
-std::unique_ptr<Constraint> harmony_form(const TextModel& text, const std::string& opened, bool reasons,
+// An answer of one form, in the final channel; without `form` it is free. `opened`: as AnswerParserOptions::opened.
+// `budget`: tokens of the analysis channel; -1: no limit, 0: there is no such channel.
+std::unique_ptr<Constraint> harmony_form(const TextModel& text, const std::string& opened, int32_t budget,
                                          std::unique_ptr<Constraint> form);
 
 }  // namespace millrace

@@ -25,10 +25,7 @@ std::shared_ptr<KeptStream> KeptStreams::find(const std::string& id, const std::
   const std::lock_guard lock(mutex_);
   drop_old();
   const auto found = streams_.find(id);
-  if (found == streams_.end() || found->second->owner() != owner) {
-    throw ApiError({404, fmt::format("there is no background response '{}', or it is no longer kept", id.substr(0, 80)),
-                    "response_id", "not_found"});
-  }
+  if (found == streams_.end() || found->second->owner() != owner) return nullptr;
   return found->second;
 }
 

@@ -19,7 +19,7 @@ class KeptStreams {
   // Throws ApiError 429 if too many run.
   std::shared_ptr<KeptStream> begin(const std::string& owner);
   void keep(const std::string& id, std::shared_ptr<KeptStream> stream);
-  std::shared_ptr<KeptStream> find(const std::string& id, const std::string& owner);  // throws ApiError 404
+  std::shared_ptr<KeptStream> find(const std::string& id, const std::string& owner);  // null: none
   void forget(const std::string& id);
   size_t size();
 

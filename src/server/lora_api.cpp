@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "server/adapter_list.h"
 #include "server/api.h"
+#include "server/cascade.h"
 #include "server/requests/fields.h"
 #include "server/served_model.h"
 
@@ -12,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct LoadLoraRequest {
-  std::string name, path;
+  std::string name, path, model;
   bool in_place = false;
 };
 
@@ -22,6 +24,8 @@ const Fields<LoadLoraRequest>& load_lora_fields() {
       {required_field<R>("lora_name", Schema::string().about("the name that requests give as their model"), &R::name),
        required_field<R>("lora_path", Schema::string().about("a PEFT folder or a GGUF file below --lora-dir"),
                          &R::path),
+       field<R>("model", Schema::string().about("the model that the adapter changes; required if there are several"),
+                &R::model),
        field<R>("load_inplace", Schema::boolean().unless_given(false).about("replace an adapter of this name"),
                 &R::in_place)}};
   return fields;
@@ -57,42 +61,53 @@ void reply_text(Call& call, std::string text) {
   call.reply(HttpReply{.body = std::move(text), .content_type = "text/plain; charset=utf-8"});
 }
 
-ServedModel& adapted_model(ApiContext& context) {
-  if (context.models.size() > 1) fail_request("adapters are for servers with one model");
-  context.model.require_ready();
-  return context.model;
+// Names of models and adapters share a space.
+void check_free(const LoadLoraRequest& r, const ApiContext& context) {
+  if (context.models.find(r.name))
+    fail_field("lora_name", "invalid_value", "'{}' is the name of {}", r.name,
+               context.models.size() == 1 ? "the model itself" : "a model");
+  if (context.cascade != nullptr && r.name == context.cascade->name)
+    fail_field("lora_name", "invalid_value", "'{}' is the name of the cascade", r.name);
+  const auto taken = context.adapters.find(r.name);
+  if (!taken) return;
+  const std::string& parent = context.models.names(taken->model).front();
+  if (r.in_place && parent == context.model.id()) return;
+  fail_field("lora_name", "already_loaded",
+             "The lora adapter '{}' has already been loaded for the model '{}'. If you want to load the adapter in "
+             "place, set 'load_inplace' to True.",
+             r.name, parent);
 }
 
 }  // namespace
 
 void answer_load_lora(const std::shared_ptr<Call>& call, ApiContext& context) {
   const LoadLoraRequest r = load_lora_fields().read(call->body());
-  ServedModel& model = adapted_model(context);
+  ServedModel& model = context.model;
+  model.require_ready();
+  const auto base = context.models.find(r.model.empty() ? model.id() : r.model);
+  if (!base) fail_field("model", "invalid_value", "'{}' is not the name of a model", r.model);
   if (r.name.empty() || r.path.empty()) fail_request("Both 'lora_name' and 'lora_path' must be provided.");
   const fs::path path = allowed_path(context.lora_dir, r.path);
-  if (std::find(model.names().begin(), model.names().end(), r.name) != model.names().end())
-    fail_field("lora_name", "invalid_value", "'{}' is the name of the model itself", r.name);
-  if (!r.in_place && model.find_adapter(r.name) != nullptr) {
-    fail_field("lora_name", "already_loaded",
-               "The lora adapter '{}' has already been loaded. If you want to load the adapter in place, set "
-               "'load_inplace' to True.",
-               r.name);
-  }
+  check_free(r, context);
   try {
     model.service().load_adapter(r.name, path);
   } catch (const Error& e) {
     if (e.kind() == ErrorKind::OutOfMemory || e.kind() == ErrorKind::Busy) throw;
     throw ApiError({e.kind() == ErrorKind::NotFound ? 404 : 400, e.what(), "lora_path", "bad_adapter"});
   }
+  context.adapters.put({.name = r.name, .path = path.string(), .model = *base, .from_client = true});
   reply_text(*call, fmt::format("Success: LoRA adapter '{}' added successfully.", r.name));
 }
 
 void answer_unload_lora(const std::shared_ptr<Call>& call, ApiContext& context) {
   const UnloadLoraRequest r = unload_lora_fields().read(call->body());
-  ServedModel& model = adapted_model(context);
-  if (!model.service().unload_adapter(r.name)) {
+  const auto known = context.adapters.find(r.name);
+  if (!known)
     throw ApiError({404, fmt::format("The lora adapter '{}' cannot be found.", r.name), "lora_name", "not_found"});
-  }
+  const auto model = std::static_pointer_cast<ServedModel>(context.models.peek(known->model));
+  if (model->state() == ServedModel::State::Loading) model->require_ready();  // it is about to bring the adapter
+  context.adapters.remove(r.name);
+  if (model->state() == ServedModel::State::Ready) model->service().unload_adapter(r.name);
   reply_text(*call, fmt::format("Success: LoRA adapter '{}' removed successfully.", r.name));
 }
 

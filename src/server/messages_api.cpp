@@ -4,6 +4,7 @@
 #include "server/api.h"
 #include "server/chat_prompt.h"
 #include "server/requests/messages_request.h"
+#include "server/start_answer.h"
 
 namespace millrace {
 namespace {
@@ -49,10 +50,12 @@ class MessagesSink final : public AnswerSink {
   // Tokens from the prefix tree count as read from the cache.
   Json usage() const {
     const Usage& u = call_->usage;
-    return {{"input_tokens", u.prompt_tokens - u.cached_tokens},
-            {"cache_creation_input_tokens", 0},
-            {"cache_read_input_tokens", u.cached_tokens},
-            {"output_tokens", u.completion_tokens}};
+    Json json{{"input_tokens", u.prompt_tokens - u.cached_tokens},
+              {"cache_creation_input_tokens", 0},
+              {"cache_read_input_tokens", u.cached_tokens},
+              {"output_tokens", u.completion_tokens}};
+    add_cascade(json, u);
+    return json;
   }
 
   void tell(const char* type, const Json& fields) {
@@ -153,23 +156,21 @@ ApiProblem in_messages_names(ApiProblem problem) {
 
 void answer_messages(const std::shared_ptr<Call>& call, ApiContext& context) {
   const MessagesRequest r = messages_fields().read(call->body());
-  ServedModel& model = context.model;
-  model.require_ready();
-  model.check_name(r.model);
-  ChatRequest chat = to_chat_request(r);
-  try {
+  check_model(*call, context.model, r.model);
+  const auto make = [r, asked = to_chat_request(r)](const std::shared_ptr<Call>& call, ServedModel& model) {
+    ChatRequest chat = asked;
     const ChatPrompt prompt = make_chat_prompt(chat, model);
     // max_tokens is required, and clients send a large one. It does not reserve room: the answer may fill the context.
     const auto room = model.context() - static_cast<int64_t>(prompt.tokens.size());
     if (r.max_tokens <= room) chat.max_tokens = r.max_tokens;
-    std::vector<Request> requests{make_chat_engine_request(chat, prompt, model)};
-    requests.back().client = fair_client(*call, r.user);
-    const GenerationOptions options{.prompt_field = "messages", .stop = stop_strings(chat), .visible = prompt.visible};
-    std::make_shared<Generation>(call, model, context.workers, context.metrics, options)
-        ->start(std::move(requests), std::make_unique<MessagesSink>(call, model, r, prompt));
-  } catch (const ApiError& e) {
-    throw ApiError(in_messages_names(e.problem()));
-  }
+    PlannedAnswer answer;
+    answer.requests.push_back(make_chat_engine_request(chat, prompt, model));
+    answer.requests.back().client = fair_client(*call, r.user);
+    answer.sink = std::make_unique<MessagesSink>(call, model, r, prompt);
+    answer.options = {.prompt_field = "messages", .stop = stop_strings(chat), .visible = prompt.visible};
+    return answer;
+  };
+  start_answer(call, context, with_names(make, in_messages_names));
 }
 
 void answer_count_tokens(const std::shared_ptr<Call>& call, ApiContext& context) {
@@ -177,7 +178,9 @@ void answer_count_tokens(const std::shared_ptr<Call>& call, ApiContext& context)
   ServedModel& model = context.model;
   model.require_ready();
   model.check_name(r.model);
-  call->reply(Json{{"input_tokens", make_chat_prompt(to_chat_request(r), model).tokens.size()}});
+  ChatRequest chat = to_chat_request(r);
+  chat.reasoning_optional = true;  // thinking is checked where it is wanted
+  call->reply(Json{{"input_tokens", make_chat_prompt(chat, model).tokens.size()}});
 }
 
 Schema messages_answer_schema() {
@@ -186,7 +189,8 @@ Schema messages_answer_schema() {
   const auto usage = Schema::object({{"input_tokens", Schema::integer(0), true},
                                      {"cache_creation_input_tokens", Schema::integer(0), true},
                                      {"cache_read_input_tokens", Schema::integer(0), true},
-                                     {"output_tokens", Schema::integer(0), true}});
+                                     {"output_tokens", Schema::integer(0), true},
+                                     {"cascade", cascade_schema()}});
   return Schema::object(
       {{"id", Schema::string(), true},
        {"type", Schema::word({"message"}), true},

@@ -34,21 +34,25 @@ struct Metrics::Series {
   Labels model;
   std::mutex mutex;
 
-  prometheus::Family<prometheus::Counter>&http, &success;
+  prometheus::Family<prometheus::Gauge>&parked_states, &parked_bytes;
+  prometheus::Family<prometheus::Counter>&http, &success, &cascade;
   Histogram &http_seconds, &first_token, &next_token, &per_token, &request, &queued, &prefill, &decode, &prompt,
       &generated;
   prometheus::Counter &prompt_tokens, &generation_tokens, &prefix_queries, &prefix_hits, &preemptions, &evicted, &busy,
-      &joules, &steps, &steps_ahead, &drafted, &accepted, &wasted;
+      &joules, &steps, &steps_ahead, &given_up, &drafted, &accepted, &wasted, &restored, &dropped;
   prometheus::Gauge &running, &waiting, &kv_usage, &kv_blocks, &kv_cached, &snapshots, &snapshot_bytes, &rate,
       &connections;
 
   explicit Series(const std::string& name)
       : model{{"model_name", name}},
+        parked_states(gauges("millrace:parked_states", "States of parked sessions, by place")),
+        parked_bytes(gauges("millrace:parked_bytes", "Bytes of these states outside of the device")),
         http(prometheus::BuildCounter()
                  .Name("http_requests_total")
                  .Help("Answers by route and status")
                  .Register(registry)),
         success(counters("vllm:request_success_total", "Choices that ended, by reason")),
+        cascade(counters("millrace:cascade_answers_total", "Decisions of the cascade, by the model that answers")),
         http_seconds(
             histogram("http_request_duration_seconds", "From a request's last byte to its answer's", kRequest)),
         first_token(histogram("vllm:time_to_first_token_seconds", "From arrival to the first token", kFirstToken)),
@@ -71,9 +75,13 @@ struct Metrics::Series {
         joules(counter("millrace:energy_joules_total", "Energy of steps, where the device counts it")),
         steps(counter("millrace:steps_total", "Steps of the engine")),
         steps_ahead(counter("millrace:steps_ahead_total", "Of those, started while the one before ran")),
+        given_up(counter("millrace:cascade_given_up_tokens_total",
+                         "Tokens of the small model where the large one answered")),
         drafted(counter("millrace:drafted_tokens_total", "Draft tokens that steps checked")),
         accepted(counter("millrace:accepted_tokens_total", "Of those, tokens that were generated")),
         wasted(counter("millrace:wasted_draft_tokens_total", "Draft tokens that steps checked and rejected")),
+        restored(counter("millrace:parked_restored_total", "Parked states that returned to the device")),
+        dropped(counter("millrace:parked_dropped_total", "Parked states that no limit allowed, or that were damaged")),
         running(gauge("vllm:num_requests_running", "Choices that hold KV blocks")),
         waiting(gauge("vllm:num_requests_waiting", "Choices that wait for KV blocks")),
         kv_usage(gauge("vllm:kv_cache_usage_perc", "KV blocks in use; 1 is all")),
@@ -95,8 +103,14 @@ struct Metrics::Series {
     return prometheus::BuildCounter().Name(name).Help(help).Register(registry);
   }
   prometheus::Counter& counter(const char* name, const char* help) { return counters(name, help).Add(model); }
-  prometheus::Gauge& gauge(const char* name, const char* help) {
-    return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add(model);
+  prometheus::Family<prometheus::Gauge>& gauges(const char* name, const char* help) {
+    return prometheus::BuildGauge().Name(name).Help(help).Register(registry);
+  }
+  prometheus::Gauge& gauge(const char* name, const char* help) { return gauges(name, help).Add(model); }
+  void set_by_place(prometheus::Family<prometheus::Gauge>& family, const char* place, int64_t value) {
+    Labels labels = model;
+    labels["place"] = place;
+    family.Add(labels).Set(double(value));
   }
   Histogram& histogram(const char* name, const char* help, const Histogram::BucketBoundaries& buckets) {
     return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add(model, buckets);
@@ -129,6 +143,13 @@ struct Metrics::Series {
     snapshots.Set(double(e.snapshots));
     snapshot_bytes.Set(double(e.snapshot_bytes));
     rate.Set(e.tokens_per_second);
+    raise_to(restored, double(e.parked.restored));
+    raise_to(dropped, double(e.parked.dropped));
+    set_by_place(parked_states, "device", e.parked.pages);
+    set_by_place(parked_states, "memory", e.parked.in_memory);
+    set_by_place(parked_states, "disk", e.parked.on_disk);
+    set_by_place(parked_bytes, "memory", e.parked.memory_bytes);
+    set_by_place(parked_bytes, "disk", e.parked.disk_bytes);
   }
 };
 
@@ -160,12 +181,21 @@ void Metrics::observe_choice(const Choice& choice) {
   }
 }
 
+void Metrics::count_cascade(const std::string& answered_by, int64_t given_up) {
+  Labels labels = series_->model;
+  labels["answered_by"] = answered_by;
+  series_->cascade.Add(labels).Increment();
+  series_->given_up.Increment(double(given_up));
+}
+
 void Metrics::keep_totals(const EngineStats& engine) {
   const std::lock_guard lock(series_->mutex);
   EngineStats& kept = series_->kept;
   kept += engine;
   kept.running = kept.waiting = kept.kv_blocks = kept.kv_blocks_used = kept.kv_blocks_cached = 0;
   kept.tokens_per_second = 0;
+  kept.parked.pages = kept.parked.in_memory = kept.parked.memory_bytes = 0;
+  kept.parked.on_disk = kept.parked.disk_bytes = 0;
 }
 
 std::string Metrics::text(const EngineStats* engine, size_t connections) {
@@ -189,6 +219,7 @@ EngineStats& operator+=(EngineStats& sum, const EngineStats& one) {
   }
   sum.tokens_per_second += one.tokens_per_second;
   sum.busy_seconds += one.busy_seconds;
+  sum.parked += one.parked;
   if (one.joules) sum.joules = sum.joules.value_or(0) + *one.joules;
   return sum;
 }

@@ -25,6 +25,9 @@ class Metrics {
   };
   void observe_choice(const Choice& choice);
 
+  // A cascade has decided. `given_up`: tokens of the small model's answer that the client does not get.
+  void count_cascade(const std::string& answered_by, int64_t given_up);
+
   // Adds the totals of an engine that ends to those of later calls of text().
   void keep_totals(const EngineStats& engine);
 

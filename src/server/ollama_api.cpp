@@ -7,6 +7,7 @@
 #include "server/ollama_json.h"
 #include "server/requests/ollama_request.h"
 #include "server/response_format.h"
+#include "server/start_answer.h"
 
 namespace millrace {
 namespace {
@@ -19,7 +20,7 @@ class OllamaSink final : public AnswerSink {
              Form form)
       : AnswerSink(std::move(call), 1, prompt),
         tokenizer_(*model.text().tokenizer),
-        model_(r.model.empty() ? model.id() : r.model),
+        model_(r.model.empty() || call_->cascade != nullptr ? model.id() : r.model),
         form_(form),
         stream_(r.stream) {}
 
@@ -73,6 +74,7 @@ class OllamaSink final : public AnswerSink {
     json["prompt_eval_duration"] = nanoseconds(first - call_->arrived());
     json["eval_count"] = call_->usage.completion_tokens;
     json["eval_duration"] = nanoseconds(now - first);
+    add_cascade(json, call_->usage);
   }
 
   // A call goes out whole, when the next piece or the end shows that its arguments are complete.
@@ -156,23 +158,25 @@ ChatPrompt text_prompt(const OllamaRequest& r, const ChatRequest& chat, const Se
 }
 
 void answer(const std::shared_ptr<Call>& call, ApiContext& context, const OllamaRequest& r, Form form) {
-  ServedModel& model = context.model;
-  model.require_ready();
-  check_ollama_name(model, r.model);
+  context.model.require_ready();
+  if (call->cascade == nullptr) check_ollama_name(context.model, r.model);
   const ChatRequest chat = to_chat_request(r);
   if (chat.messages.empty() && r.suffix.empty()) return answer_loaded(*call, r, form);
-  const bool plain = form == Form::Generate && (r.raw || !r.suffix.empty() || !model.has_template());
-  const ChatPrompt prompt = plain ? text_prompt(r, chat, model) : make_chat_prompt(chat, model);
-  if (r.think == true && !prompt.parser.format.reasons) {
-    fail_field("think", "unsupported_value", "\"{}\" does not support thinking", model.id());
-  }
-  std::vector<Request> requests{make_chat_engine_request(chat, prompt, model)};
-  requests.back().client = fair_client(*call, "");
-  const GenerationOptions options{.prompt_field = form == Form::Chat ? "messages" : "prompt",
-                                  .stop = stop_strings(chat),
-                                  .visible = prompt.visible};
-  std::make_shared<Generation>(call, model, context.workers, context.metrics, options)
-      ->start(std::move(requests), std::make_unique<OllamaSink>(call, model, r, prompt, form));
+  start_answer(call, context, [r, chat, form](const std::shared_ptr<Call>& call, ServedModel& model) {
+    const bool plain = form == Form::Generate && (r.raw || !r.suffix.empty() || !model.has_template());
+    const ChatPrompt prompt = plain ? text_prompt(r, chat, model) : make_chat_prompt(chat, model);
+    if (r.think == true && !prompt.parser.format.reasons) {
+      fail_field("think", "unsupported_value", "\"{}\" does not support thinking", model.id());
+    }
+    PlannedAnswer answer;
+    answer.requests.push_back(make_chat_engine_request(chat, prompt, model));
+    answer.requests.back().client = fair_client(*call, "");
+    answer.sink = std::make_unique<OllamaSink>(call, model, r, prompt, form);
+    answer.options = {.prompt_field = form == Form::Chat ? "messages" : "prompt",
+                      .stop = stop_strings(chat),
+                      .visible = prompt.visible};
+    return answer;
+  });
 }
 
 }  // namespace

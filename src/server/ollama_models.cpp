@@ -8,6 +8,7 @@
 
 #include "base/build_id.h"
 #include "server/api.h"
+#include "server/cascade.h"
 #include "server/infill.h"
 #include "server/ollama_json.h"
 #include "server/requests/ollama_request.h"
@@ -149,6 +150,10 @@ void check_ollama_name(const ServedModel& model, const std::string& name) {
 void answer_ollama_tags(const std::shared_ptr<Call>& call, ApiContext& context) {
   if (context.models.size() == 1) context.model.require_ready();
   Json models = Json::array();
+  if (context.cascade != nullptr) {
+    const auto large = std::static_pointer_cast<ServedModel>(context.models.peek(context.cascade->large));
+    models.push_back(ollama_model_json(*large, context.cascade->name));
+  }
   for (size_t i = 0; i < context.models.size(); ++i) {
     const auto model = std::static_pointer_cast<ServedModel>(context.models.peek(i));
     for (const std::string& name : context.models.names(i)) models.push_back(ollama_model_json(*model, name));

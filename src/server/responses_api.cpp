@@ -1,13 +1,19 @@
 // POST /v1/responses: chat in OpenAI's newer format. A background response writes its events to a KeptStream.
+#include <algorithm>
 #include <ctime>
 
 #include "server/answer_json.h"
 #include "server/answer_sink.h"
 #include "server/api.h"
 #include "server/base64.h"
+#include "server/cascade.h"
 #include "server/chat_prompt.h"
+#include "server/conversation_cut.h"
 #include "server/kept_streams.h"
+#include "server/requests/custom_tools.h"
 #include "server/requests/responses_request.h"
+#include "server/start_answer.h"
+#include "server/stored_responses.h"
 
 namespace millrace {
 namespace {
@@ -15,18 +21,23 @@ namespace {
 // Builds the list of output items, and sends an event for each change if streaming.
 class ResponsesSink final : public AnswerSink {
  public:
+  using Store = std::function<void(const Json& response)>;
+
+  // `store` gets the whole response before the client does; null: it is not stored.
   ResponsesSink(std::shared_ptr<Call> call, const ServedModel& model, const ResponsesRequest& r,
-                const ChatPrompt& prompt)
+                const ChatRequest& chat, const ChatPrompt& prompt, Store store, const std::string& id)
       : AnswerSink(std::move(call), 1, prompt),
         tokenizer_(*model.text().tokenizer),
         stream_(r.stream || r.background),
         summarises_(r.summarises()),
         keeps_reasoning_(r.includes(kIncludeReasoning)),
-        obfuscate_(r.obfuscate) {
-    response_ = {{"id", make_id("resp_")},
+        obfuscate_(r.obfuscate),
+        custom_tools_(chat.custom_tools),
+        store_(std::move(store)) {
+    response_ = {{"id", id},
                  {"object", "response"},
                  {"background", r.background},
-                 {"created_at", std::time(nullptr)},
+                 {"created_at", call_->created()},
                  {"status", "in_progress"},
                  {"error", nullptr},
                  {"incomplete_details", nullptr},
@@ -35,9 +46,9 @@ class ResponsesSink final : public AnswerSink {
                  {"model", shown_name(*call_, model)},
                  {"output", Json::array()},
                  {"parallel_tool_calls", r.parallel_tool_calls},
-                 {"previous_response_id", nullptr},
+                 {"previous_response_id", r.previous_response_id.empty() ? Json() : Json(r.previous_response_id)},
                  {"reasoning", {{"effort", nullptr}, {"summary", nullptr}}},
-                 {"store", r.background},
+                 {"store", r.store},
                  {"temperature", r.temperature ? Json(*r.temperature) : Json()},
                  {"text", r.text.is_null() ? Json{{"format", {{"type", "text"}}}} : r.text},
                  {"tool_choice", r.tool_choice.is_null() ? Json("auto") : r.tool_choice},
@@ -51,13 +62,18 @@ class ResponsesSink final : public AnswerSink {
 
   void on_begin() override {
     if (!stream_) return;
+    if (call_->streaming()) {  // the sink of the cascade's small model has begun it
+      sequence_ = 2;
+      return;
+    }
     call_->begin_events();
-    tell("response.created", {{"response", response_}});
-    tell("response.in_progress", {{"response", response_}});
+    Json begun = response_;
+    if (call_->cascade != nullptr) begun["model"] = call_->cascade->name;
+    tell("response.created", {{"response", begun}});
+    tell("response.in_progress", {{"response", begun}});
     call_->flush();  // clients have the id while the prompt is computed
   }
-
-  std::string id() const { return response_["id"]; }
+  bool begins_at_once() const override { return true; }
 
   void on_pause() override { call_->flush(); }
 
@@ -68,13 +84,15 @@ class ResponsesSink final : public AnswerSink {
                           {"output_tokens", u.completion_tokens},
                           {"output_tokens_details", {{"reasoning_tokens", u.reasoning_tokens}}},
                           {"total_tokens", u.prompt_tokens + u.completion_tokens}};
+    add_cascade(response_["usage"], u);
+    if (store_) store_(response_);
     if (!stream_) return call_->reply(response_);
     tell(response_["status"] == "completed" ? "response.completed" : "response.incomplete", {{"response", response_}});
     call_->end_events();
   }
 
  private:
-  enum class Item { None, Reasoning, Summary, Message, Call };
+  enum class Item { None, Reasoning, Summary, Message, Call, CustomCall };
 
   void tell(const char* type, const Json& fields) {
     if (!stream_) return;
@@ -84,13 +102,19 @@ class ResponsesSink final : public AnswerSink {
     call_->event(event, type);
   }
 
+  bool is_call() const { return item_ == Item::Call || item_ == Item::CustomCall; }
   bool is_thought() const { return item_ == Item::Reasoning || item_ == Item::Summary; }
   Json& item() { return response_["output"].back(); }
   Json& part() { return item()[item_ == Item::Summary ? "summary" : "content"].back(); }
-  std::string& grown() { return (item_ == Item::Call ? item()["arguments"] : part()["text"]).get_ref<std::string&>(); }
+  std::string& grown() {
+    Json& text = item_ == Item::Call         ? item()["arguments"]
+                 : item_ == Item::CustomCall ? item()["input"]
+                                             : part()["text"];
+    return text.get_ref<std::string&>();
+  }
   Json place() {
     Json json{{"item_id", item()["id"]}, {"output_index", response_["output"].size() - 1}};
-    if (item_ != Item::Call) json[item_ == Item::Summary ? "summary_index" : "content_index"] = 0;
+    if (!is_call()) json[item_ == Item::Summary ? "summary_index" : "content_index"] = 0;
     return json;
   }
   void tell_here(const char* type, const Json& fields) {
@@ -108,6 +132,13 @@ class ResponsesSink final : public AnswerSink {
       made = {
           {"id", make_id("fc_")}, {"type", "function_call"}, {"status", "in_progress"}, {"call_id", make_id("call_")},
           {"name", name},         {"arguments", ""}};
+    } else if (kind == Item::CustomCall) {
+      made = {{"id", make_id("ctc_")},
+              {"type", "custom_tool_call"},
+              {"status", "in_progress"},
+              {"call_id", make_id("call_")},
+              {"name", name},
+              {"input", ""}};
     } else if (kind == Item::Message) {
       made = {{"id", make_id("msg_")}, {"type", "message"}, {"status", "in_progress"}, {"role", "assistant"}};
     } else {
@@ -116,7 +147,7 @@ class ResponsesSink final : public AnswerSink {
     if (kind == Item::Message || kind == Item::Reasoning) made["content"] = Json::array();
     response_["output"].push_back(made);
     tell("response.output_item.added", {{"output_index", response_["output"].size() - 1}, {"item", item()}});
-    if (kind == Item::Call) return;
+    if (is_call()) return;
     const char* type = kind == Item::Message   ? "output_text"
                        : kind == Item::Summary ? "summary_text"
                                                : "reasoning_text";
@@ -134,6 +165,10 @@ class ResponsesSink final : public AnswerSink {
     if (item_ == Item::None) return;
     if (item_ == Item::Call) {
       tell_here("response.function_call_arguments.done", {{"arguments", grown()}, {"name", item()["name"]}});
+    } else if (item_ == Item::CustomCall) {
+      grown() = custom_input(std::exchange(custom_, {}));
+      tell_here("response.custom_tool_call_input.delta", {{"delta", grown()}});
+      tell_here("response.custom_tool_call_input.done", {{"input", grown()}});
     } else if (item_ == Item::Message) {
       tell_here("response.output_text.done", {{"text", grown()}, {"logprobs", part()["logprobs"]}});
       tell_here("response.content_part.done", {{"part", part()}});
@@ -156,15 +191,19 @@ class ResponsesSink final : public AnswerSink {
 
   // Only output text has log-probabilities here. Those of reasoning, tool calls and their markers are dropped.
   void on_silence(int choice) override {
-    if (in_reasoning(choice) || item_ == Item::Call) logprobs_.clear();
+    if (in_reasoning(choice) || is_call()) logprobs_.clear();
   }
 
   void on_piece(int, const AnswerPiece& piece) override {
     if (piece.kind != AnswerPiece::Kind::Content) logprobs_.clear();
     switch (piece.kind) {
       case AnswerPiece::Kind::Call:
-        return open(Item::Call, piece.text);
+        return open(is_custom(piece.text) ? Item::CustomCall : Item::Call, piece.text);
       case AnswerPiece::Kind::Arguments:
+        if (item_ == Item::CustomCall) {
+          custom_ += piece.text;
+          return;
+        }
         grown() += piece.text;
         return tell_here("response.function_call_arguments.delta", {{"delta", piece.text}});
       case AnswerPiece::Kind::Reasoning:
@@ -182,6 +221,10 @@ class ResponsesSink final : public AnswerSink {
     }
   }
 
+  bool is_custom(const std::string& tool) const {
+    return std::find(custom_tools_.begin(), custom_tools_.end(), tool) != custom_tools_.end();
+  }
+
   void on_finish(int, FinishReason finish, bool) override {
     const bool cut = finish == FinishReason::Length;
     if (response_["output"].empty()) open(Item::Message);
@@ -195,56 +238,103 @@ class ResponsesSink final : public AnswerSink {
   bool summarises_;       // reasoning goes into the item's summary
   bool keeps_reasoning_;  // and into encrypted_content, which clients send back
   bool obfuscate_;
+  std::vector<std::string> custom_tools_;
+  std::string custom_;  // arguments of a custom tool's call; its text goes out when the call is whole
+  Store store_;
   Json response_;
   Item item_ = Item::None;
   Json logprobs_ = Json::array();  // of text not yet sent
   int sequence_ = 0;
 };
 
+// Puts the items of the previous response before the input. Returns the function that stores the new one.
+ResponsesSink::Store prepare_turn(ResponsesRequest& r, const Call& call, ApiContext& context) {
+  StoredTurn turn{.owner = call.client, .input = {}, .response = {}};
+  if (!r.previous_response_id.empty()) turn.previous = context.stored->previous(r.previous_response_id, call.client);
+  if (r.store) turn.input = to_text(listed_input(r.input));
+  if (turn.previous) {
+    Json items = items_with_answer(*turn.previous);
+    for (Json& item : listed_input(r.input)) items.push_back(std::move(item));
+    r.input = std::move(items);
+  }
+  if (!r.store) return nullptr;
+  return [turn = std::move(turn), stored = context.stored](const Json& response) mutable {
+    turn.response = to_text(response);
+    stored->add(response["id"], std::move(turn));
+  };
+}
+
 }  // namespace
 
 void answer_responses(const std::shared_ptr<Call>& call, ApiContext& context) {
-  const ResponsesRequest r = responses_fields().read(call->body());
+  ResponsesRequest r = responses_fields().read(call->body());
+  check_model(*call, context.model, r.model);
+  const auto store = prepare_turn(r, *call, context);
+  const std::string id = make_id("resp_");
+  const auto make = [r, store, id, asked = to_chat_request(r)](const std::shared_ptr<Call>& call, ServedModel& model) {
+    ChatRequest chat = asked;
+    const ChatPrompt prompt = r.truncation == "auto" ? prompt_cut_to_fit(chat, model) : make_chat_prompt(chat, model);
+    PlannedAnswer answer;
+    answer.requests.push_back(make_chat_engine_request(chat, prompt, model));
+    answer.requests.back().client = fair_client(*call, r.user);
+    answer.sink = std::make_unique<ResponsesSink>(call, model, r, chat, prompt, store, id);
+    answer.options = {.prompt_field = "input", .stop = {}, .visible = prompt.visible};
+    return answer;
+  };
+  const auto start = [&](const std::shared_ptr<Call>& reader) {
+    start_answer(reader, context, with_names(make, in_responses_names));
+  };
+  if (!r.background) return start(call);
+  const auto kept = context.kept.begin(call->client);
+  const std::shared_ptr<Call> inner = call->continued_on(kept);
+  kept->belongs_to(inner->shared_exchange());
+  try {
+    start(inner);
+  } catch (...) {
+    inner->drop();  // the outer call answers
+    throw;
+  }
+  context.kept.keep(id, kept);
+  call->model_lease.reset();  // the inner call has one, and a cascade may give that up
+  if (!r.stream) return call->reply(kept->response());
+  kept->attach(call, 0);
+}
+
+void answer_input_tokens(const std::shared_ptr<Call>& call, ApiContext& context) {
+  ResponsesRequest r = responses_fields().read(call->body());
   ServedModel& model = context.model;
   model.require_ready();
   model.check_name(r.model);
+  r.store = false;
+  prepare_turn(r, *call, context);
   const ChatRequest chat = to_chat_request(r);
   try {
-    const ChatPrompt prompt = make_chat_prompt(chat, model);
-    std::vector<Request> requests{make_chat_engine_request(chat, prompt, model)};
-    requests.back().client = fair_client(*call, r.user);
-    const GenerationOptions options{.prompt_field = "input", .stop = {}, .visible = prompt.visible};
-    const auto begin = [&](const std::shared_ptr<Call>& reader, std::unique_ptr<ResponsesSink> sink) {
-      std::make_shared<Generation>(reader, model, context.workers, context.metrics, options)
-          ->start(std::move(requests), std::move(sink));
-    };
-    if (!r.background) return begin(call, std::make_unique<ResponsesSink>(call, model, r, prompt));
-    const auto kept = context.kept.begin(call->client);
-    const std::shared_ptr<Call> inner = call->continued_on(kept);
-    kept->belongs_to(inner->shared_exchange());
-    auto sink = std::make_unique<ResponsesSink>(inner, model, r, prompt);
-    const std::string id = sink->id();
-    begin(inner, std::move(sink));
-    context.kept.keep(id, kept);
-    if (!r.stream) return call->reply(kept->response());
-    kept->attach(call, 0);
+    const size_t tokens = make_chat_prompt(chat, model).tokens.size();
+    call->reply(Json{{"object", "response.input_tokens"}, {"input_tokens", tokens}});
   } catch (const ApiError& e) {
     throw ApiError(in_responses_names(e.problem()));
   }
 }
 
+Schema input_tokens_answer_schema() {
+  return Schema::object(
+      {{"object", Schema::word({"response.input_tokens"}), true}, {"input_tokens", Schema::integer(0), true}});
+}
+
 Schema responses_answer_schema() {
   const auto word = [](const char* value) { return Schema::word({value}); };
   const auto details = [](const char* name) { return Schema::object({{name, Schema::integer(0), true}}); };
-  const auto item = Schema::object({{"id", Schema::string(), true},
-                                    {"type", Schema::word({"message", "function_call", "reasoning"}), true},
-                                    {"status", Schema::word({"completed", "incomplete"}), true}},
-                                   Schema::Others::Allowed);
+  const auto item =
+      Schema::object({{"id", Schema::string(), true},
+                      {"type", Schema::word({"message", "function_call", "custom_tool_call", "reasoning"}), true},
+                      {"status", Schema::word({"completed", "incomplete"}), true}},
+                     Schema::Others::Allowed);
   const auto usage = Schema::object({{"input_tokens", Schema::integer(0), true},
                                      {"input_tokens_details", details("cached_tokens"), true},
                                      {"output_tokens", Schema::integer(0), true},
                                      {"output_tokens_details", details("reasoning_tokens"), true},
-                                     {"total_tokens", Schema::integer(0), true}});
+                                     {"total_tokens", Schema::integer(0), true},
+                                     {"cascade", cascade_schema()}});
   return Schema::object(
       {{"id", Schema::string(), true},
        {"object", word("response"), true},

@@ -24,6 +24,30 @@ bool Route::matches(std::string_view asked) const {
   return value.find('/') == std::string_view::npos || path.find("{model}") != std::string::npos;
 }
 
+std::vector<const Route*> routes_at(std::string_view address) {
+  std::vector<const Route*> exact, matching;
+  for (const Route& route : routes()) {
+    if (route.path == address) exact.push_back(&route);
+    if (route.matches(address)) matching.push_back(&route);
+  }
+  return exact.empty() ? matching : exact;
+}
+
+std::string similar_address(std::string_view path) {
+  std::string tidy;
+  for (const char c : path.substr(0, 200)) {
+    if (c != '/' || !tidy.ends_with('/')) tidy += c;
+  }
+  if (tidy.size() > 1 && tidy.ends_with('/')) tidy.pop_back();
+  const bool versioned = tidy.starts_with("/v1/");
+  for (const std::string& one : {tidy, "/v1" + tidy, versioned ? tidy.substr(3) : tidy}) {
+    for (const Route& route : routes()) {
+      if (route.matches(one) && route.path != "/") return one;
+    }
+  }
+  return "";
+}
+
 Protocol protocol_of(const HttpRequest& request) {
   if (request.path.starts_with("/api/")) return Protocol::Ollama;
   const bool anthropic = request.path.starts_with("/v1/messages") || !request.header("anthropic-version").empty();
@@ -36,6 +60,7 @@ const std::vector<Route>& routes() {
        .path = "/v1/chat/completions",
        .summary = "Answer a conversation",
        .endpoint = answer_chat,
+       .cascades = true,
        .streams = true,
        .request = chat_fields().schema(),
        .answer = chat_answer_schema()},
@@ -43,6 +68,7 @@ const std::vector<Route>& routes() {
        .path = "/v1/completions",
        .summary = "Continue a text",
        .endpoint = answer_completions,
+       .cascades = true,
        .streams = true,
        .request = completions_fields().schema(),
        .answer = completions_answer_schema()},
@@ -50,20 +76,32 @@ const std::vector<Route>& routes() {
        .path = "/v1/responses",
        .summary = "Answer a conversation",
        .endpoint = answer_responses,
+       .cascades = true,
        .streams = true,
        .request = responses_fields().schema(),
        .answer = responses_answer_schema()},
+      {.method = "POST",
+       .path = "/v1/responses/input_tokens",
+       .summary = "The number of tokens of a request to /v1/responses",
+       .endpoint = answer_input_tokens,
+       .request = responses_fields().schema(),
+       .answer = input_tokens_answer_schema()},
       {.method = "GET",
        .path = "/v1/responses/{response_id}",
-       .summary = "A background response as of now, or its events: ?stream=true&starting_after=N",
-       .endpoint = answer_kept_response,
+       .summary = "A stored or background response as of now; events of the latter: ?stream=true&starting_after=N",
+       .endpoint = answer_response,
        .streams = true,
        .answer = responses_answer_schema()},
       {.method = "DELETE",
        .path = "/v1/responses/{response_id}",
-       .summary = "Cancel and forget a background response",
+       .summary = "Forget a stored response; cancel and forget a background response",
        .endpoint = answer_delete_response,
        .answer = delete_answer_schema()},
+      {.method = "GET",
+       .path = "/v1/responses/{response_id}/input_items",
+       .summary = "The items that a stored response answers: ?order=asc&limit=N&after=ID",
+       .endpoint = answer_input_items,
+       .answer = input_items_answer_schema()},
       {.method = "POST",
        .path = "/v1/responses/{response_id}/cancel",
        .summary = "Stop a background response",
@@ -110,6 +148,7 @@ const std::vector<Route>& routes() {
        .path = "/infill",
        .summary = "Fill in the text between a prefix and a suffix, as llama.cpp's server does",
        .endpoint = answer_infill,
+       .cascades = true,
        .streams = true,
        .request = infill_fields().schema(),
        .answer = infill_answer_schema()},
@@ -117,6 +156,7 @@ const std::vector<Route>& routes() {
        .path = "/v1/messages",
        .summary = "Answer a conversation, in Anthropic's form",
        .endpoint = answer_messages,
+       .cascades = true,
        .streams = true,
        .request = messages_fields().schema(),
        .answer = messages_answer_schema()},
@@ -142,7 +182,7 @@ const std::vector<Route>& routes() {
        .endpoint = answer_load_lora,
        .request = load_lora_schema(),
        .answer_type = "text/plain",
-       .model = Route::Model::None},
+       .model = Route::Model::Required},
       {.method = "POST",
        .path = "/v1/unload_lora_adapter",
        .summary = "Unload a low-rank adapter; requests that use it end first",
@@ -219,10 +259,16 @@ const std::vector<Route>& routes() {
        .summary = "The kernel chosen for each problem, with its percent of the roof",
        .endpoint = answer_dataflow,
        .answer = dataflow_answer_schema()},
+      {.method = "GET",
+       .path = "/engine/sessions",
+       .summary = "Sessions whose clients run tools: where their state is and what they took",
+       .endpoint = answer_sessions,
+       .answer = sessions_answer_schema()},
       {.method = "POST",
        .path = "/api/chat",
        .summary = "Answer a conversation, in Ollama's form",
        .endpoint = answer_ollama_chat,
+       .cascades = true,
        .streams = true,
        .request = ollama_chat_fields().schema(),
        .answer = free_object()},
@@ -230,6 +276,7 @@ const std::vector<Route>& routes() {
        .path = "/api/generate",
        .summary = "Answer a prompt, in Ollama's form",
        .endpoint = answer_ollama_generate,
+       .cascades = true,
        .streams = true,
        .request = ollama_generate_fields().schema(),
        .answer = free_object()},

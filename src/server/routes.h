@@ -17,18 +17,27 @@ struct Route {
   Endpoint* endpoint = nullptr;
   bool open = false;              // no API key required
   bool at_once = false;           // quick: runs on the I/O thread, independent of busy workers
+  bool cascades = false;          // a cascade can answer
   bool streams = false;           // answers with events if the request has "stream": true
   std::optional<Schema> request;  // the body
   std::optional<Schema> answer;   // nullopt: not JSON
   std::string answer_type = "application/json";
-  enum class Model { InBody, InQuery, None };  // where the request names its model; InBody: only for POST
+  // Where the request names its model. InBody: only for POST. Required: there, and a server with several has no
+  // default.
+  enum class Model { InBody, Required, InQuery, None };
   Model model = Model::InBody;
 
-  bool chooses_model() const { return model == Model::InQuery || (model == Model::InBody && method == "POST"); }
+  bool chooses_model() const { return model != Model::None && (model != Model::InBody || method == "POST"); }
   bool matches(std::string_view asked) const;
 };
 
 const std::vector<Route>& routes();
+
+// The routes of an address, one per method. A path without {name} goes before one that matches it, too.
+std::vector<const Route*> routes_at(std::string_view address);
+
+// The address that a mistyped one probably means: without "/v1" or with it twice, with a slash too many; "": none.
+std::string similar_address(std::string_view path);
 
 // By address, and for shared addresses by the header that Anthropic's clients send.
 Protocol protocol_of(const HttpRequest& request);

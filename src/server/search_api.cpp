@@ -1,21 +1,30 @@
 // POST /v1/search: a tree of continuations under a budget of tokens. The value of a branch is the mean log-probability
-// of its tokens.
+// of its tokens, or that of its text by a second model.
 #include "engine/tree_search.h"
 #include "server/answer_json.h"
 #include "server/api.h"
 #include "server/chat_prompt.h"
 #include "server/generation.h"
+#include "server/model_choice.h"
+#include "server/model_pool.h"
 #include "server/requests/search_request.h"
 #include "server/served_model.h"
 
 namespace millrace {
 namespace {
 
-// One search. Each round is a Generation of its own, and its end starts the next.
+// A second model that judges branches by their text.
+struct Scorer {
+  std::shared_ptr<void> lease;
+  ServedModel& model;
+  std::vector<int32_t> prompt;
+};
+
+// One search. Each round is a Generation of its own, with a scorer two, and its end starts the next.
 class Search : public std::enable_shared_from_this<Search> {
  public:
   Search(std::shared_ptr<Call> call, ApiContext& context, const SearchRequest& r, std::vector<int32_t> prompt,
-         const SearchOptions& options)
+         const SearchOptions& options, std::optional<Scorer> scorer)
       : call_(std::move(call)),
         model_(context.model),
         workers_(context.workers),
@@ -25,7 +34,8 @@ class Search : public std::enable_shared_from_this<Search> {
         sampling_(to_sampling(r, context.model.text().sampling, context.model.vocab())),
         client_(fair_client(*call_, r.user)),
         priority_(r.priority),
-        tree_(options) {
+        tree_(options),
+        scorer_(std::move(scorer)) {
     sampling_.temperature = r.temperature.value_or(0.8F);
     sampling_.logprobs = 0;
   }
@@ -76,7 +86,66 @@ class Search : public std::enable_shared_from_this<Search> {
     if (delta.finish == FinishReason::Stop) child.ended = true;
   }
 
+  // The log-probabilities that the scorer gives to the texts of the round.
+  struct Scores final : GenerationSink {
+    explicit Scores(std::shared_ptr<Search> search) : search(std::move(search)) {}
+    void on_prompt(int prompt, std::vector<TokenLogprobs> logprobs) override {
+      search->take_score(static_cast<size_t>(prompt), logprobs);
+    }
+    void on_delta(const Delta&) override {}
+    void on_end() override { search->take_round(); }
+    std::shared_ptr<Search> search;
+  };
+
   void end_round() {
+    if (!scorer_) return take_round();
+    if (call_->exchange().gone()) return;
+    std::vector<Request> requests;
+    scored_.clear();
+    auto child = children_.begin();
+    for (const auto& expansion : round_) {
+      for (int i = 0; i < expansion.children; ++i, ++child) {
+        Request request = score_request(expansion.node, child->tokens);
+        if (request.prompt.size() == scorer_->prompt.size()) continue;  // without text the value stays 0
+        value_tokens_ += std::ssize(request.prompt);
+        scored_.push_back(&*child);
+        requests.push_back(std::move(request));
+      }
+    }
+    if (requests.empty()) return take_round();
+    guarded(*call_, [&] {
+      std::make_shared<Generation>(
+          call_, scorer_->model, workers_, metrics_,
+          GenerationOptions{.prompt_field = "value_model", .stop = {}, .visible = {}, .lease = scorer_->lease})
+          ->start(std::move(requests), std::make_unique<Scores>(shared_from_this()));
+    });
+  }
+
+  // The scorer's prompt and the text of the branch, in the scorer's tokens.
+  Request score_request(size_t node, const std::vector<int32_t>& more) const {
+    const auto before = tree_.tokens(node);
+    std::vector<int32_t> tokens(before.begin(), before.end());
+    tokens.insert(tokens.end(), more.begin(), more.end());
+    const std::string text = model_.text().tokenizer->decode(tokens, /*skip_special=*/true);
+    const auto scored = scorer_->model.text().tokenizer->encode(text, {.add_special = false, .parse_special = false});
+    Request request;
+    request.kind = RequestKind::Score;
+    request.prompt = scorer_->prompt;
+    request.prompt.insert(request.prompt.end(), scored.begin(), scored.end());
+    request.prompt_logprobs = 0;
+    request.score_from = static_cast<int32_t>(scorer_->prompt.size());
+    request.client = client_;
+    request.priority = priority_;
+    return request;
+  }
+
+  void take_score(size_t index, const std::vector<TokenLogprobs>& logprobs) {
+    double sum = 0;
+    for (size_t i = scorer_->prompt.size(); i < logprobs.size(); ++i) sum += sent_logprob(logprobs[i].chosen.logprob);
+    scored_[index]->value = sum / static_cast<double>(logprobs.size() - scorer_->prompt.size());
+  }
+
+  void take_round() {
     auto child = children_.begin();
     for (const auto& expansion : round_) {
       std::vector<TreeSearch::Child> taken(std::make_move_iterator(child),
@@ -84,8 +153,10 @@ class Search : public std::enable_shared_from_this<Search> {
       child += expansion.children;
       const double before = tree_.logprob(expansion.node);
       const auto length = static_cast<double>(tree_.tokens(expansion.node).size());
-      for (auto& one : taken)
+      for (auto& one : taken) {
+        if (scorer_) break;
         one.value = (before + one.logprob) / std::max(1.0, length + static_cast<double>(one.tokens.size()));
+      }
       tree_.take(expansion, std::move(taken));
     }
     if (call_->exchange().gone()) return;
@@ -107,16 +178,16 @@ class Search : public std::enable_shared_from_this<Search> {
                          {"finish_reason", tree_.ended(node) ? "stop" : "length"}});
     }
     const auto prompt = static_cast<int64_t>(prompt_.size());
+    Json usage{
+        {"prompt_tokens", prompt}, {"completion_tokens", tree_.spent()}, {"total_tokens", prompt + tree_.spent()}};
+    if (scorer_) usage["value_tokens"] = value_tokens_;
     call_->reply({{"id", make_id("search-")},
                   {"object", "search"},
                   {"model", model_.id()},
                   {"choices", std::move(choices)},
                   {"expansions", tree_.expansions()},
                   {"pruned", tree_.pruned()},
-                  {"usage",
-                   {{"prompt_tokens", prompt},
-                    {"completion_tokens", tree_.spent()},
-                    {"total_tokens", prompt + tree_.spent()}}}});
+                  {"usage", std::move(usage)}});
   }
 
   std::shared_ptr<Call> call_;
@@ -132,6 +203,9 @@ class Search : public std::enable_shared_from_this<Search> {
   std::vector<TreeSearch::Expansion> round_;
   std::vector<TreeSearch::Child> children_;  // of all expansions of the round, in order
   uint64_t drawn_ = 0;
+  std::optional<Scorer> scorer_;            // nullopt: the model's own log-probabilities are the values
+  std::vector<TreeSearch::Child*> scored_;  // by request to the scorer
+  int64_t value_tokens_ = 0;                // that it was given
 };
 
 std::vector<int32_t> search_prompt(const SearchRequest& r, const ServedModel& model) {
@@ -162,7 +236,21 @@ void answer_search(const std::shared_ptr<Call>& call, ApiContext& context) {
                               .longest = std::min(asked, longest),
                               .parallel = r.parallel,
                               .beam = r.beam};
-  std::make_shared<Search>(call, context, r, std::move(prompt), options)->start_round();
+  if (r.value_model.empty()) {
+    std::make_shared<Search>(call, context, r, std::move(prompt), options, std::nullopt)->start_round();
+    return;
+  }
+  const auto judge = context.models.find(r.value_model);
+  if (!judge) {
+    throw ApiError({404, fmt::format("The model '{}' does not exist here; /v1/models has the list", r.value_model),
+                    "value_model", "model_not_found"});
+  }
+  with_lease(call, context.models, context.workers, *judge,
+             [call, context, r, prompt = std::move(prompt), options](const ModelPool::Lease& lease) mutable {
+               ServedModel& judge = leased_model(lease);
+               Scorer scorer{lease, judge, search_prompt(r, judge)};
+               std::make_shared<Search>(call, context, r, prompt, options, std::move(scorer))->start_round();
+             });
 }
 
 Schema search_answer_schema() {
@@ -177,7 +265,12 @@ Schema search_answer_schema() {
                          {"choices", Schema::array(choice), true},
                          {"expansions", Schema::integer(0), true},
                          {"pruned", Schema::integer(0), true},
-                         {"usage", usage_schema(), true}});
+                         {"usage",
+                          Schema::object({{"prompt_tokens", Schema::integer(0), true},
+                                          {"completion_tokens", Schema::integer(0), true},
+                                          {"total_tokens", Schema::integer(0), true},
+                                          {"value_tokens", Schema::integer(0)}}),
+                          true}});
 }
 
 }  // namespace millrace

@@ -87,6 +87,11 @@ std::string shown_name(const Call& call, const ServedModel& model) {
   return call.adapter != nullptr ? call.adapter->name : model.id();
 }
 
+void check_model(const Call& call, const ServedModel& model, const std::string& name) {
+  model.require_ready();
+  if (call.cascade == nullptr) model.check_name(name);
+}
+
 void throw_unknown_model(const std::string& name) {
   throw ApiError({404, fmt::format("The model '{}' does not exist here; /v1/models has the list", name), "model",
                   "model_not_found"});

@@ -13,6 +13,7 @@
 #include "engine/service.h"
 #include "engine/text_model.h"
 #include "grammar/grammar_compiler.h"
+#include "server/agent_sessions.h"
 #include "server/call.h"
 #include "server/model_pool.h"
 #include "server/requests/json.h"
@@ -58,6 +59,7 @@ class ServedModel : public PooledModel {
   const Runner& runner() const;
   const Json& dataflow() const { return dataflow_; }  // the chosen kernels, for the page
   GrammarCompiler& grammars() const { return *grammars_; }
+  AgentSessions& sessions() { return sessions_; }
 
   // Renders the model's chat template. Throws ApiError 400 if there is none or it raises an error.
   RenderedChat render(Json context) const;
@@ -78,11 +80,15 @@ class ServedModel : public PooledModel {
   Json dataflow_;
   std::optional<ChatTemplate> plain_, with_tools_;  // parsed once
   std::unique_ptr<GrammarCompiler> grammars_;
+  AgentSessions sessions_;
   std::unique_ptr<Service> service_;
 };
 
 // The name that answers carry: the adapter's if the call chose one.
 std::string shown_name(const Call& call, const ServedModel& model);
+
+// Throws ApiError unless the model is ready and has this name. A cascade has chosen it under its own name.
+void check_model(const Call& call, const ServedModel& model, const std::string& name);
 
 [[noreturn]] void throw_unknown_model(const std::string& name);  // ApiError 404
 

@@ -1,7 +1,9 @@
 // Endpoints about the server itself: models, health, metrics.
 #include "base/percent.h"
+#include "server/adapter_list.h"
 #include "server/answer_json.h"
 #include "server/api.h"
+#include "server/cascade.h"
 #include "server/metrics.h"
 #include "server/ollama_json.h"
 #include "server/served_model.h"
@@ -45,11 +47,38 @@ Json model_json(const ModelPool& models, size_t index, const std::string& name) 
   return json;
 }
 
+// As loaded as the less loaded of its models.
+const char* cascade_state(const ModelPool& models, const Cascade& cascade) {
+  const std::string_view small = listed_state(models.status(cascade.small));
+  const std::string_view large = listed_state(models.status(cascade.large));
+  for (const char* state : {"failed", "loading", "unloaded"}) {
+    if (small == state || large == state) return state;
+  }
+  return "loaded";
+}
+
+Json cascade_model_json(const ModelPool& models, const Cascade& cascade) {
+  const auto large = std::static_pointer_cast<ServedModel>(models.peek(cascade.large));
+  return {{"id", cascade.name},
+          {"object", "model"},
+          {"created", large->created()},
+          {"owned_by", "millrace"},
+          {"state", cascade_state(models, cascade)},
+          {"cascade",
+           {{"small", models.names(cascade.small).front()},
+            {"large", models.names(cascade.large).front()},
+            {"threshold", sent_logprob(cascade.threshold)}}}};
+}
+
 // In vLLM's form: a model with a parent.
-Json adapter_json(const ServedModel& model, const Adapter& adapter) {
-  return {{"id", adapter.name},     {"object", "model"},    {"created", model.created()},
-          {"owned_by", "millrace"}, {"state", "loaded"},    {"bytes", adapter.bytes},
-          {"root", adapter.origin}, {"parent", model.id()}, {"max_model_len", model.context()}};
+Json adapter_json(const ModelPool& models, const ServedAdapter& adapter) {
+  const auto model = std::static_pointer_cast<ServedModel>(models.peek(adapter.model));
+  Json json{{"id", adapter.name},     {"object", "model"},    {"created", model->created()},
+            {"owned_by", "millrace"}, {"state", "unloaded"},  // as its model
+            {"root", adapter.path},   {"parent", model->id()}};
+  if (const auto loaded = model->find_adapter(adapter.name))
+    json.update({{"state", "loaded"}, {"bytes", loaded->bytes}, {"max_model_len", model->context()}});
+  return json;
 }
 
 // Several models: the server is ready, since it loads them on demand.
@@ -78,16 +107,18 @@ const char* state_word(ServedModel::State state) {
 void answer_models(const std::shared_ptr<Call>& call, ApiContext& context) {
   const bool anthropic = call->protocol == Protocol::Anthropic;
   Json json{{"object", "list"}, {"data", Json::array()}};
+  if (context.cascade != nullptr) {
+    json["data"].push_back(anthropic ? anthropic_model(context.model, context.cascade->name)
+                                     : cascade_model_json(context.models, *context.cascade));
+  }
   for (size_t i = 0; i < context.models.size(); ++i) {
     for (const std::string& name : context.models.names(i)) {
       json["data"].push_back(anthropic ? anthropic_model(context.model, name) : model_json(context.models, i, name));
     }
   }
-  if (context.model.has_adapters()) {
-    for (const auto& adapter : context.model.service().adapters()) {
-      json["data"].push_back(anthropic ? anthropic_model(context.model, adapter->name)
-                                       : adapter_json(context.model, *adapter));
-    }
+  for (const ServedAdapter& adapter : context.adapters.all()) {
+    json["data"].push_back(anthropic ? anthropic_model(context.model, adapter.name)
+                                     : adapter_json(context.models, adapter));
   }
   if (anthropic) {
     json.erase("object");
@@ -100,14 +131,17 @@ void answer_models(const std::shared_ptr<Call>& call, ApiContext& context) {
 void answer_model(const std::shared_ptr<Call>& call, ApiContext& context) {
   // SDKs escape the slash in a name.
   const std::string name = percent_decode(call->request().path.substr(std::string_view("/v1/models/").size()));
+  const bool anthropic = call->protocol == Protocol::Anthropic;
+  if (context.cascade != nullptr && (name.empty() || name == context.cascade->name)) {
+    return call->reply(anthropic ? anthropic_model(context.model, context.cascade->name)
+                                 : cascade_model_json(context.models, *context.cascade));
+  }
   const auto found = name.empty() ? std::optional<size_t>(0) : context.models.find(name);
-  if (const auto adapter = found ? nullptr : context.model.find_adapter(name)) {
-    return call->reply(call->protocol == Protocol::Anthropic ? anthropic_model(context.model, name)
-                                                             : adapter_json(context.model, *adapter));
+  if (const auto adapter = found ? std::nullopt : context.adapters.find(name)) {
+    return call->reply(anthropic ? anthropic_model(context.model, name) : adapter_json(context.models, *adapter));
   }
   if (!found) throw_unknown_model(name);
   const std::string& shown = name.empty() ? context.models.names(0).front() : name;
-  const bool anthropic = call->protocol == Protocol::Anthropic;
   call->reply(anthropic ? anthropic_model(context.model, shown) : model_json(context.models, *found, shown));
 }
 
@@ -147,7 +181,10 @@ Schema model_answer_schema() {
                          {"alias_of", Schema::string()},
                          {"root", Schema::string()},
                          {"parent", Schema::string()},
-                         {"max_model_len", Schema::integer(1)}});
+                         {"max_model_len", Schema::integer(1)},
+                         {"cascade", Schema::object({{"small", Schema::string(), true},
+                                                     {"large", Schema::string(), true},
+                                                     {"threshold", Schema::number(), true}})}});
 }
 
 Schema models_answer_schema() {

@@ -178,6 +178,33 @@ TEST_F(ConvertFolder, LongropeOfPhimoe) {
   }
 }
 
+TEST_F(ConvertFolder, RefusesRopeScalingOfLayersWithAWindow) {
+  const nlohmann::json plain{{"rope_type", "default"}, {"rope_theta", 500.0}};
+  const nlohmann::json scaled{{"rope_type", "linear"}, {"rope_theta", 500.0}, {"factor", 3.0}};
+  for (const char* name : {"olmo3_layer_types", "gemma3"}) {
+    copy_golden(name);
+    change_config("rope_parameters", {{"full_attention", plain}, {"sliding_attention", scaled}});
+    EXPECT_THAT(error(), HasSubstr("rope scaling 'linear' of layers with a window")) << name;
+    change_config("rope_parameters", {{"full_attention", plain}, {"sliding_attention", plain}});
+    EXPECT_EQ(error(), "converted") << name;
+  }
+}
+
+// GGUF has the halves of a head interleaved, but heads of odd size have none.
+TEST_F(ConvertFolder, HeadsOfOddSizeKeepTheirOrder) {
+  copy_golden("granite_hybrid");  // its attention does not rotate
+  change_config("num_attention_heads", 16);
+  change_config("num_key_value_heads", 8);
+  convert();
+  Expected expected{.tokens = {5, 40, 7, 7, 61, 12, 33, 20}};
+  const auto model = load(folder().string(), {.exact = true, .context = 8, .rows = 8, .logit_rows = 8});
+  for (const auto& row : all_logits(*model, expected.tokens, 8)) {
+    expected.rows.push_back(static_cast<int32_t>(expected.rows.size()));
+    expected.logits.insert(expected.logits.end(), row.begin(), row.end());
+  }
+  EXPECT_LE(logit_error(out().string(), expected), 1e-5);
+}
+
 TEST_F(ConvertFolder, RefusesBadPlaces) {
   copy_golden("llama_gqa");
   ThreadPool pool(1);

@@ -82,6 +82,9 @@ std::vector<RouterCase> router_cases() {
       {{.scoring = Scoring::Sigmoid, .per_row = 10, .renormalize = true}, 512, true},
       {{.per_row = 7, .renormalize = true}, 7},  // all experts
       {{.per_row = 1}, 1},
+      {{.per_row = 6, .scale = 2, .shared = 2}, 64, true, true},
+      {{.per_row = 8, .renormalize = true, .shared = 1, .gates_shared = true}, 256},
+      {{.scoring = Scoring::Sigmoid, .per_row = 10, .shared = 1}, 511},
   };
   return cases;
 }
@@ -94,7 +97,7 @@ TEST(CudaRouter, AgreesWithTheReference) {
           rows * c.settings.per_row * c.experts * c.experts * c.experts > int64_t{2'000'000'000})
         continue;
       Random random(static_cast<uint32_t>(rows * 1000 + c.experts));
-      TestMatrix logits(rows, c.experts, random, 2);
+      TestMatrix logits(rows, c.experts + c.settings.gates_shared, random, 2);
       for (int64_t r = 0; r < rows && c.ties; ++r) {
         for (int64_t e = 0; e < c.experts; ++e) logits.at(r, e) = std::round(logits.at(r, e));
       }
@@ -103,8 +106,8 @@ TEST(CudaRouter, AgreesWithTheReference) {
         bias.push_back(random.normal(0.3f));
         scale.push_back(1 + random.normal(0.1f));
       }
-      TestRouting expected(rows, c.experts, c.settings.per_row), first(rows, c.experts, c.settings.per_row);
-      TestRouting second(rows, c.experts, c.settings.per_row);
+      const int64_t groups = c.experts + c.settings.shared, per_row = c.settings.pairs_of_row();
+      TestRouting expected(rows, groups, per_row), first(rows, groups, per_row), second(rows, groups, per_row);
       ThreadPool pool(8);
       RouterOp::reference()->run({c.settings, logits.view(), c.bias ? bias.data() : nullptr,
                                   c.expert_scale ? scale.data() : nullptr, expected.view()},

@@ -47,6 +47,12 @@ TEST(CudaLatentWrite, MatchesTheReference) {
         EXPECT_LT(page_distance(batch.kv, pages.read(), memory, kUntouched), rounding_of_cache(p.kv));
         gpu_out.read(out);
         EXPECT_LT(rotary_distance(p, out, expected), activations == DType::F32 ? 1e-5 : 5e-2);
+        TestMatrix plain = batch.plain;
+        const GpuCopy gpu_plain(plain, activations);
+        args.plain = gpu_plain.view();
+        kernel->run(args, on_gpu());
+        gpu_plain.read(plain);
+        EXPECT_TRUE(is_plain_part(batch, plain));
       }
     }
   }

@@ -315,6 +315,8 @@ TEST_P(CudaLinearTest, NormTakenAlong) {
   if (format == DType::F32 || format == DType::Q2_K || format == DType::Q3_K) {
     GTEST_SKIP() << "no kernel does that for this format";
   }
+  // Layouts round FP8 to int8 with one scale for 32 weights.
+  const double tolerance = 2 * rounding_of(type) + (format == DType::F8_E4M3 ? 1.0 / 254 : 0);
   for (LinearShape shape : {LinearShape{40, 264}, {192, 576}, {4096, 4096}, {100, 8192}}) {
     shape.k = (shape.k + block - 1) / block * block;
     const auto weights = random_weights(format, shape.n, shape.k, random);
@@ -339,7 +341,7 @@ TEST_P(CudaLinearTest, NormTakenAlong) {
           kernel->run(args, on_gpu());
           gpu_out.read(out);
           EXPECT_TRUE(out.spare_is_untouched());
-          for (int64_t t = 0; t < m; ++t) EXPECT_LE(out.distance(problem.expected, t, 1), 2 * rounding_of(type));
+          for (int64_t t = 0; t < m; ++t) EXPECT_LE(out.distance(problem.expected, t, 1), tolerance);
           ++ran;
         }
       }

@@ -298,11 +298,66 @@ TEST(CudaMemory, WeightsInHostMemoryGiveTheSameLogits) {
     int64_t weights = 0;
     for (const auto& line : whole->memory().lines) weights += line.what.starts_with("packed weights") ? line.bytes : 0;
     o.gpu_memory = whole->memory().total() - weights / 2;
-    const auto split = load(golden.folder.string(), o);
-    EXPECT_TRUE(split->rank().uses_host()) << name;
-    EXPECT_LE(split->memory().total(), o.gpu_memory) << name;
-    for (const int32_t chunk : {static_cast<int32_t>(tokens.size()), 1})
-      EXPECT_LE(relative_error(all_logits(*split, tokens, chunk), want), 1e-4) << name << " " << chunk;
+    for (const int64_t stream_rows : {int64_t{1} << 40, int64_t{8}, int64_t{1}}) {
+      o.stream_rows = stream_rows;
+      const auto split = load(golden.folder.string(), o);
+      EXPECT_TRUE(split->rank().uses_host()) << name;
+      EXPECT_LE(split->memory().total(), o.gpu_memory) << name;
+      for (const int32_t chunk : {static_cast<int32_t>(tokens.size()), 1})
+        EXPECT_LE(relative_error(all_logits(*split, tokens, chunk), want), 1e-4)
+            << name << " " << chunk << " " << stream_rows;
+    }
+  }
+}
+
+// Texts of a few sequences that end at different steps.
+std::map<RequestId, std::vector<int32_t>> generate(Runner& runner, int32_t first) {
+  Engine engine(runner, {.prefix_cache = false});
+  std::map<RequestId, std::vector<int32_t>> texts;
+  for (int32_t i = 0; i < 4; ++i) engine.submit({{first, 2, 3 + i}, {.temperature = 0}, 20 + 10 * i});
+  while (engine.step([&](const Emission& e) { texts[e.id].push_back(e.token); })) {
+  }
+  return texts;
+}
+
+// Takes all memory of the device that is free, down to pieces of 1 MiB.
+std::vector<std::unique_ptr<Arena>> fill_memory(Device& device) {
+  std::vector<std::unique_ptr<Arena>> hogs;
+  for (size_t bytes = size_t{1} << 36; bytes >= size_t{1} << 20;) {
+    try {
+      hogs.push_back(std::make_unique<Arena>("test", bytes, device.memory()));
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::OutOfMemory) << e.what();
+      bytes /= 2;
+    }
+  }
+  return hogs;
+}
+
+// Steps with hand-overs are recorded in pieces. A full card only costs them the recording.
+TEST(CudaMemory, RecordedStepsWithTheHostGiveTheSameTokens) {
+  for (const char* name : {"glm4_moe", "gpt_oss", "llama_gqa"}) {
+    const std::string model = (goldens_folder() / name).string();
+    LoadOptions o = options(100, true);
+    o.sequences = 4, o.logit_rows = 4;
+    int64_t weights = 0;
+    const auto whole = load(model, o);
+    for (const auto& line : whole->memory().lines) weights += line.what.starts_with("packed weights") ? line.bytes : 0;
+    const auto want = generate(*whole, 5);
+    o.gpu_memory = whole->memory().total() - weights / 2;
+    for (const bool split_experts : {false, true}) {
+      SCOPED_TRACE(fmt::format("{} {}", name, split_experts));
+      o.split_experts = split_experts;
+      const auto split = load(model, o);
+      ASSERT_TRUE(split->rank().uses_host());
+      EXPECT_EQ(generate(*split, 5), want);
+      EXPECT_GT(split->recorded_steps(), 0u);
+      EXPECT_EQ(generate(*split, 5), want);  // replays all of them
+      const auto full = load(model, o);
+      const auto hogs = fill_memory(full->ops().device());
+      EXPECT_EQ(generate(*full, 5), want);
+      EXPECT_EQ(generate(*split, 5), want);
+    }
   }
 }
 
@@ -312,28 +367,12 @@ TEST(CudaMemory, AFullCardStopsNobodyWhoRuns) {
   LoadOptions o = options(100, true);
   o.sequences = 4;
   o.logit_rows = 4;
-  const auto generate = [](Runner& runner, int32_t first) {
-    Engine engine(runner, {.prefix_cache = false});
-    std::map<RequestId, std::vector<int32_t>> texts;
-    for (int32_t i = 0; i < 4; ++i) engine.submit({{first, 2, 3 + i}, {.temperature = 0}, 20 + 10 * i});
-    while (engine.step([&](const Emission& e) { texts[e.id].push_back(e.token); })) {
-    }
-    return texts;
-  };
   auto undisturbed = load(model, o);
   const auto expected = generate(*undisturbed, 5);
   undisturbed.reset();
 
   auto runner = load(model, o);
-  std::vector<std::unique_ptr<Arena>> hogs;
-  for (size_t bytes = size_t{1} << 36; bytes >= size_t{1} << 20;) {
-    try {
-      hogs.push_back(std::make_unique<Arena>("test", bytes, runner->ops().device().memory()));
-    } catch (const Error& e) {
-      EXPECT_EQ(e.kind(), ErrorKind::OutOfMemory) << e.what();
-      bytes /= 2;
-    }
-  }
+  auto hogs = fill_memory(runner->ops().device());
   EXPECT_EQ(generate(*runner, 5), expected);
   try {
     load(model, o);

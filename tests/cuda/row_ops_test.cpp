@@ -33,15 +33,18 @@ TEST(CudaNorm, MatchesTheReference) {
       TestMatrix expected = before;
       for (int64_t i = 0; i < p.rows * p.cols; ++i) x.at(i / p.cols, i % p.cols) += c.offset;
       const int groups = static_cast<int>(p.groups);
+      const auto second = [&](const float* weights) { return c.second_from > 0 ? weights + p.cols / groups : nullptr; };
       NormOp::reference()->run({p.kind, x.view(), expected.view(), c.weighted ? &weight.at(0, 0) : nullptr,
-                                c.biased ? &bias.at(0, 0) : nullptr, 1e-5f, groups, p.accumulate, c.weights_per_group},
+                                c.biased ? &bias.at(0, 0) : nullptr, 1e-5f, groups, p.accumulate, c.weights_per_group,
+                                second(&weight.at(0, 0)), c.second_from},
                                {});
       const GpuBytes gpu_weight(&weight.at(0, 0), size_t(p.cols) * 4), gpu_bias(&bias.at(0, 0), size_t(p.cols) * 4);
       for_gpu_kernels<NormOp>(cuda_kernels().of<NormOp>(), p, random.seed(), [&](const auto& kernel) {
         TestMatrix out = before;
         const GpuCopy gpu_x(x), gpu_out(out, dtype);
         kernel.run({p.kind, gpu_x.view(), gpu_out.view(), c.weighted ? gpu_weight.as<float>() : nullptr,
-                    c.biased ? gpu_bias.as<float>() : nullptr, 1e-5f, groups, p.accumulate, c.weights_per_group},
+                    c.biased ? gpu_bias.as<float>() : nullptr, 1e-5f, groups, p.accumulate, c.weights_per_group,
+                    second(gpu_weight.as<float>()), c.second_from},
                    on_gpu());
         gpu_out.read(out);
         EXPECT_TRUE(out.spare_is_untouched());
@@ -49,7 +52,8 @@ TEST(CudaNorm, MatchesTheReference) {
         EXPECT_LE(out.distance(expected), kTolerance * (1 + std::abs(c.offset)) + roundings * rounding_of(dtype));
         if (dtype != DType::F32 || p.accumulate) return;
         kernel.run({p.kind, gpu_x.view(), gpu_x.view(), c.weighted ? gpu_weight.as<float>() : nullptr,
-                    c.biased ? gpu_bias.as<float>() : nullptr, 1e-5f, groups, false, c.weights_per_group},
+                    c.biased ? gpu_bias.as<float>() : nullptr, 1e-5f, groups, false, c.weights_per_group,
+                    second(gpu_weight.as<float>()), c.second_from},
                    on_gpu());
         TestMatrix same = x;
         gpu_x.read(same);

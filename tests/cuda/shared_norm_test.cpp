@@ -91,7 +91,7 @@ void expect_all(const std::vector<int64_t>& ran) { EXPECT_EQ(ran.size(), is_hopp
 
 // Quantized weights are multiplied as f16 within sums up to a thousand times larger, or rounded to bf16 after scaling.
 double error_of(DType format, const LinearKernel& kernel) {
-  if (kernel.name() == "cuda_packed-wgmma" || kernel.name() == "cuda_packed-flat") return 2 * rounding_of(DType::BF16);
+  if (kernel.name() == "cuda_packed-flat") return 2 * rounding_of(DType::BF16);
   return format == DType::BF16 ? 1e-5 : 1e-4;
 }
 

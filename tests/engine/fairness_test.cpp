@@ -121,6 +121,17 @@ TEST(Fairness, PromptsOfAlmostEqualLengthWaitEquallyLong) {
   EXPECT_GE(percentile(whole, 0.01), 0.85 * percentile(whole, 0.5));
 }
 
+// All requests of a burst arrive before the first answer ends, and requests that follow those must not hold them up.
+TEST(Fairness, TheLastOfABurstEndsLittleLaterThanTheOthers) {
+  for (const int clients : {32, 256}) {
+    ClosedLoop load{.clients = clients, .lengths = {1000}};
+    const auto done = Simulation(load).run(static_cast<size_t>(clients) * 4);
+    std::vector<double> whole;
+    for (const auto& request : done) whole.push_back(request.whole_ms);
+    EXPECT_LE(percentile(whole, 0.99), 1.2 * percentile(whole, 0.5)) << clients << " clients";
+  }
+}
+
 TEST(Fairness, ShortPromptsPassLongOnesAndLongOnesFinish) {
   ClosedLoop load{.clients = 16, .answer = 16};
   for (int i = 0; i < 12; ++i) load.lengths.push_back(60 + i);

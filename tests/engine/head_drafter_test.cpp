@@ -80,20 +80,22 @@ double error_of(const Matrix& logits, std::span<const float> wanted) {
   return error / largest;
 }
 
-class HeadLogitsTest : public testing::TestWithParam<HeadCase> {};
+class HeadLogitsTest : public testing::TestWithParam<std::tuple<HeadCase, Where>> {};
 
-// Each row of logits, and a chain in which the head continues from its own hidden states.
+// Each row of logits, and a chain in which the head continues from its own hidden states. On a GPU the second round
+// replays what the first one recorded.
 TEST_P(HeadLogitsTest, AreThoseOfTheReference) {
-  const Reference want = read_reference(GetParam());
+  const auto& [head_case, where] = GetParam();
+  const Reference want = read_reference(head_case);
   ASSERT_GT(want.tokens.size(), 8u);
   const auto length = static_cast<int32_t>(want.tokens.size());
-  const auto target = load_target(GetParam(), {.threads = 1,
-                                               .exact = true,
-                                               .context = 64,
-                                               .sequences = length,
-                                               .rows = length,
-                                               .kv_tokens = 64,
-                                               .block_size = 16});
+  const auto target = load_target(head_case, at(where, {.threads = 1,
+                                                        .exact = true,
+                                                        .context = 64,
+                                                        .sequences = length,
+                                                        .rows = length,
+                                                        .kv_tokens = 64,
+                                                        .block_size = 16}));
   const auto heads = load_heads(*target);
   BlockTable table = target->state().new_table(64);
   ASSERT_TRUE(table.reserve(64));
@@ -110,23 +112,38 @@ TEST_P(HeadLogitsTest, AreThoseOfTheReference) {
   batch.features = {target->features(), rows, false};
   EXPECT_LT(error_of(heads->forward(batch), want.logits), 1e-3);
 
-  rows = {length - 2};  // of the features that continue the draft
   const size_t vocab = want.logits.size() / (want.tokens.size() - 1);
-  for (int32_t i = 1; i < static_cast<int32_t>(want.drafted.size()); ++i) {
+  // The last row alone, which is also the first of the chain.
+  const auto last_row = [&] {
     step.clear();
-    step.add({&want.drafted[static_cast<size_t>(i) - 1], 1}, length - 2 + i, length + i, table.pages(),
-             StepBatch::Logits::Last);
+    step.add({&want.tokens.back(), 1}, length - 2, length, table.pages(), StepBatch::Logits::Last);
+    rows = {length - 2};
     batch = step.batch();
-    batch.features = {heads->features(), rows, true};
-    const auto row = std::span(want.chain).subspan(static_cast<size_t>(i) * vocab, vocab);
-    EXPECT_LT(error_of(heads->forward(batch), row), 1e-3) << "token " << i << " of the draft";
+    batch.features = {target->features(), rows, false};
+    EXPECT_LT(error_of(heads->forward(batch), std::span(want.chain).first(vocab)), 1e-3);
+  };
+  for (int round = 0; round < 2; ++round) {
+    last_row();
     rows = {0};
+    for (int32_t i = 1; i < static_cast<int32_t>(want.drafted.size()); ++i) {
+      step.clear();
+      step.add({&want.drafted[static_cast<size_t>(i) - 1], 1}, length - 2 + i, length + i, table.pages(),
+               StepBatch::Logits::Last);
+      batch = step.batch();
+      batch.features = {heads->features(), rows, true};
+      const auto row = std::span(want.chain).subspan(static_cast<size_t>(i) * vocab, vocab);
+      EXPECT_LT(error_of(heads->forward(batch), row), 1e-3) << "token " << i << " of the draft, round " << round;
+    }
   }
 }
 
-constexpr auto kCaseName = [](const auto& info) { return std::string(info.param.name); };
-INSTANTIATE_TEST_SUITE_P(Mtp, HeadLogitsTest, testing::ValuesIn(kMtp), kCaseName);
-INSTANTIATE_TEST_SUITE_P(Eagle3, HeadLogitsTest, testing::ValuesIn(kEagle3), kCaseName);
+constexpr auto kCaseName = [](const auto& info) {
+  const auto& [head_case, where] = info.param;
+  return std::string(head_case.name) + "_" + name_of(testing::TestParamInfo<Where>(where, 0));
+};
+INSTANTIATE_TEST_SUITE_P(Mtp, HeadLogitsTest, testing::Combine(testing::ValuesIn(kMtp), MR_EVERYWHERE), kCaseName);
+INSTANTIATE_TEST_SUITE_P(Eagle3, HeadLogitsTest, testing::Combine(testing::ValuesIn(kEagle3), MR_EVERYWHERE),
+                         kCaseName);
 
 class HeadDrafterTest : public DraftsTest {
  protected:
@@ -240,6 +257,35 @@ TEST_P(HeadDrafterTest, StateFollowsTheSequences) {
   engine_->fill(stats_);
   EXPECT_GT(stats_.cached_tokens, 60u);
   EXPECT_GT(accepted(), 0.9);
+}
+
+// Prompts of several chunks join sequences that generate: the heads follow both in one batch.
+TEST_P(HeadDrafterTest, PromptsBesideDrafts) {
+  LoadOptions options = with_logit_rows();
+  options.rows = 24;
+  start(kRight[0], options);
+  const Make make = [&] {
+    auto all = requests(6, 40);
+    std::swap(all[0], all[5]);  // the longest prompt is admitted first
+    return all;
+  };
+  const Answers alone = run(make);
+  EXPECT_EQ(run(make, with_drafts(3)), alone);
+  EXPECT_GE(static_cast<double>(stats_.accepted_tokens), 0.95 * static_cast<double>(stats_.drafted_tokens));
+}
+
+// Where steps run ahead, those of a sequence that takes no drafts do, although the engine has heads.
+TEST_P(HeadDrafterTest, StepsWithoutDraftsRunAhead) {
+  start(kRight[0], with_logit_rows());
+  const Make make = [&] {
+    auto all = requests(2, 20);
+    for (Request& request : all) request.draft_tokens = 0;
+    return all;
+  };
+  const Answers alone = run(make);
+  EXPECT_EQ(run(make, with_drafts(3)), alone);
+  EXPECT_EQ(stats_.drafted_tokens, 0u);
+  EXPECT_EQ(stats_.steps_ahead > 0, GetParam() != Where::Cpu);
 }
 
 TEST_P(HeadDrafterTest, CancelledSequences) {

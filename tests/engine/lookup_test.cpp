@@ -49,6 +49,7 @@ TEST_P(LookupTest, GreedyTextsOfAllGoldensStayTheSame) {
   const size_t spacing = GetParam() == Where::Cpu ? 1 : 4;
   for (size_t i = 0; i < goldens.size(); i += spacing) {
     const Golden& golden = goldens[i];
+    if (GetParam() == Where::Gpu && golden.name == "deepseek_v3_halves") continue;  // refused on a GPU
     SCOPED_TRACE(golden.name);
     LoadOptions options{.threads = 1, .exact = true, .context = 64, .sequences = 2, .rows = 32, .logit_rows = 24};
     options.block_size = 16;

@@ -114,7 +114,7 @@ TEST_P(LoraGolden, MatchesPeftInAllPairsOfConventions) {
 INSTANTIATE_TEST_SUITE_P(All, LoraGolden, testing::ValuesIn(all_loras()),
                          [](const auto& info) { return info.param.name; });
 
-TEST(LoraGoldens, Exist) { EXPECT_GE(all_loras().size(), 10u); }
+TEST(LoraGoldens, Exist) { EXPECT_GE(all_loras().size(), 11u); }
 
 std::vector<int32_t> generate(Engine& engine, std::vector<Request> requests, std::vector<int32_t>* cached = nullptr) {
   std::map<RequestId, std::vector<int32_t>> answers;
@@ -311,6 +311,27 @@ TEST_F(HostileLora, WeightsAreCheckedAgainstTheModel) {
   EXPECT_NE(problem(config_.dump()), "");
   fs::remove(weights);
   EXPECT_THAT(problem(config_.dump()), HasSubstr("adapter_model.safetensors"));
+}
+
+TEST_F(HostileLora, ExpertsAreRefusedByName) {
+  using testing::HasSubstr;
+  const auto problem_with = [&](const char* name, const std::string& from, const std::string& to) -> std::string {
+    std::ifstream file(loras_folder() / "llama" / name, std::ios::binary);
+    std::string bytes((std::istreambuf_iterator<char>(file)), {});
+    const auto at = bytes.find(from);
+    EXPECT_NE(at, std::string::npos);
+    EXPECT_EQ(from.size(), to.size());
+    std::ofstream(folder_ / name, std::ios::binary) << bytes.replace(at, from.size(), to);
+    try {
+      runner_->rank().read_adapter(std::string(name).ends_with(".gguf") ? folder_ / name : folder_);
+      return "";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  for (const char* module : {"experts.7.w", "mlp.experts"})  // one by one, and stacked
+    EXPECT_THAT(problem_with("adapter_model.safetensors", "mlp.up_proj", module), HasSubstr(module));
+  EXPECT_THAT(problem_with("adapter.gguf", "ffn_down.weight", "ffn_exps.weight"), HasSubstr("_exps.weight"));
 }
 
 TEST_F(HostileLora, AModelIsNoAdapter) {

@@ -52,7 +52,7 @@ TEST_P(RepeatTest, ColdAndCachedAnswersAreTheSameBits) {
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   int shapes_matter = 0;
-  for (const char* model : {"llama_f16", "llama_bf16_smollm2"}) {
+  for (const char* model : {"llama_f16", "llama_bf16_smollm2", "deepseek_v2"}) {
     for (const int64_t rows : {24, 64, 400}) {
       start(model, rows);
       for (const size_t length : {3, 30, 95, 96, 130, 257, 380}) {

@@ -16,27 +16,41 @@ double real_us(int64_t rows) { return 1000 + 100.0 * static_cast<double>(rows); 
 
 TEST(StepPacer, WithoutStreamsAChunkIsAsLargeAsItGets) {
   StepPacer pacer([] { return linear_estimate(1); }, {});
-  EXPECT_EQ(pacer.chunk({0, 0}, PromptLength::Long, 0, 512), 512);
+  EXPECT_EQ(pacer.chunk({0, 0}, {PromptLength::Long, 0}, 512), 512);
 }
 
 TEST(StepPacer, AChunkFitsTheTarget) {
   StepPacer pacer([] { return linear_estimate(1); }, {.target_us = 5000});
-  EXPECT_EQ(pacer.chunk({8, 0}, PromptLength::Long, 0, 512), 32);
-  EXPECT_EQ(pacer.chunk({8, 0}, PromptLength::Long, 0, 10), 10);
+  EXPECT_EQ(pacer.chunk({8, 0}, {PromptLength::Long, 0}, 512), 32);
+  EXPECT_EQ(pacer.chunk({8, 0}, {PromptLength::Long, 0}, 10), 10);
 }
 
 TEST(StepPacer, PromptsNeverStandStill) {
   StepPacer pacer([] { return linear_estimate(1); }, {.target_us = 1});
-  EXPECT_EQ(pacer.chunk({8, 0}, PromptLength::Long, 0, 512), 1);
+  EXPECT_EQ(pacer.chunk({8, 0}, {PromptLength::Long, 0}, 512), 1);
 }
 
 TEST(StepPacer, ShortPromptsMayTakeAStepOfTheirOwnLength) {
   StepPacer pacer([] { return linear_estimate(1); }, {.slack = 0.5, .short_us = 9000});
-  EXPECT_EQ(pacer.chunk({1, 0}, PromptLength::Long, 0, 512), 5);
-  EXPECT_EQ(pacer.chunk({1, 0}, PromptLength::Short, 0, 512), 79);
-  EXPECT_EQ(pacer.chunk({100, 0}, PromptLength::Short, 0, 512), 55);  // the slack of a long step exceeds short_us
+  EXPECT_EQ(pacer.chunk({1, 0}, {PromptLength::Long}, 512), 5);
+  EXPECT_EQ(pacer.chunk({1, 0}, {PromptLength::Short}, 512), 79);
+  EXPECT_EQ(pacer.chunk({100, 0}, {PromptLength::Short}, 512), 55);  // the slack of a long step exceeds short_us
   StepPacer with_target([] { return linear_estimate(1); }, {.target_us = 5000});
-  EXPECT_EQ(with_target.chunk({8, 0}, PromptLength::Short, 0, 512), 32);  // an explicit target overrides short_us
+  EXPECT_EQ(with_target.chunk({8, 0}, {PromptLength::Short, 0, 5000, 1}, 512), 32);  // an explicit target overrides all
+}
+
+TEST(StepPacer, ShortPromptsGainRoomWithTheirAgeAndNumber) {
+  StepPacer pacer([] { return linear_estimate(1); }, {.slack = 0, .short_us = 0, .aged_us = 11000, .burst_us = 21000});
+  const auto chunk = [&](double age, int64_t rows) {
+    return pacer.chunk({10, 0}, {PromptLength::Short, 0, rows, age}, 512);
+  };
+  EXPECT_EQ(chunk(0, 100), 1);     // no slack
+  EXPECT_EQ(chunk(0.5, 100), 22);  // a quarter of the way from 2000 to 11000 us
+  EXPECT_EQ(chunk(1, 100), 90);
+  EXPECT_EQ(chunk(7, 100), 90);    // older than the decodes
+  EXPECT_EQ(chunk(1, 7500), 139);  // prompts of 764648 us
+  EXPECT_EQ(chunk(1, 50000), 190);
+  EXPECT_EQ(pacer.chunk({10, 0}, {PromptLength::Long, 0, 50000, 1}, 512), 1);
 }
 
 TEST(StepPacer, LongContextsLeaveLessRoom) {
@@ -44,27 +58,27 @@ TEST(StepPacer, LongContextsLeaveLessRoom) {
   estimate.prefill_us_per_position = 0.1;
   estimate.decode_us_per_position = 0.1;
   StepPacer pacer([&] { return estimate; }, {.target_us = 5000});
-  EXPECT_EQ(pacer.chunk({8, 0}, PromptLength::Long, 1000, 512), 16);
-  EXPECT_EQ(pacer.chunk({8, 16000}, PromptLength::Long, 1000, 512), 8);
+  EXPECT_EQ(pacer.chunk({8, 0}, {PromptLength::Long, 1000}, 512), 16);
+  EXPECT_EQ(pacer.chunk({8, 16000}, {PromptLength::Long, 1000}, 512), 8);
 }
 
 TEST(StepPacer, AStepThatWasHeldUpMakesNoRoom) {
   StepPacer pacer([] { return linear_estimate(1); }, {});
-  pacer.chunk({8, 0}, PromptLength::Long, 0, 512);  // computes the estimate
+  pacer.chunk({8, 0}, {PromptLength::Long, 0}, 512);  // computes the estimate
   for (int i = 0; i < 20; ++i) pacer.record({8, 0}, 0, 0, real_us(8));
-  const int64_t usual = pacer.chunk({8, 0}, PromptLength::Long, 0, 512);
+  const int64_t usual = pacer.chunk({8, 0}, {PromptLength::Long, 0}, 512);
   pacer.record({8, 0}, 0, 0, 50 * real_us(8));
-  EXPECT_LE(pacer.chunk({8, 0}, PromptLength::Long, 0, 512), usual + 1);
+  EXPECT_LE(pacer.chunk({8, 0}, {PromptLength::Long, 0}, 512), usual + 1);
 }
 
 TEST(StepPacer, AStepThatWasHeldUpTakesNoRoomAway) {
   StepPacer pacer([] { return linear_estimate(1); }, {});
-  pacer.chunk({8, 0}, PromptLength::Long, 0, 512);
+  pacer.chunk({8, 0}, {PromptLength::Long, 0}, 512);
   for (int i = 0; i < 20; ++i) pacer.record({8, 0}, 0, 0, real_us(8));
   for (int i = 0; i < 20; ++i) pacer.record({8, 0}, 4, 0, real_us(12));
-  const int64_t usual = pacer.chunk({8, 0}, PromptLength::Long, 0, 512);
+  const int64_t usual = pacer.chunk({8, 0}, {PromptLength::Long, 0}, 512);
   pacer.record({8, 0}, 4, 0, 50 * real_us(12));
-  EXPECT_GE(pacer.chunk({8, 0}, PromptLength::Long, 0, 512), usual - 1);
+  EXPECT_GE(pacer.chunk({8, 0}, {PromptLength::Long, 0}, 512), usual - 1);
 }
 
 // Simulated steps: however wrong the estimate is, step times soon meet the target.
@@ -72,11 +86,11 @@ TEST(StepPacer, LearnsWhatStepsTake) {
   for (const double factor : {0.2, 1.0, 5.0}) {
     StepPacer pacer([&] { return linear_estimate(factor); }, {.slack = 0.35});
     const Decodes decodes{8, 0};
-    pacer.chunk(decodes, PromptLength::Long, 0, 512);
+    pacer.chunk(decodes, {PromptLength::Long, 0}, 512);
     for (int i = 0; i < 20; ++i) pacer.record(decodes, 0, 0, real_us(8));
     int64_t chunk = 0;
     for (int i = 0; i < 50; ++i) {
-      chunk = pacer.chunk(decodes, PromptLength::Long, 0, 512);
+      chunk = pacer.chunk(decodes, {PromptLength::Long, 0}, 512);
       pacer.record(decodes, chunk, 0, real_us(8 + chunk));
     }
     EXPECT_LE(real_us(8 + chunk), 1.40 * real_us(8)) << "factor " << factor;

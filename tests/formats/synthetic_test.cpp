@@ -70,7 +70,11 @@ const std::map<std::string_view, double> kParameters{
     {"qwen3-next-80b-a3b", 79674},
     {"qwen3.5-35b-a3b", 34660},
     {"qwen3.5-27b", 26896},
+    {"qwen3.5-2b", 1881.8},
+    {"qwen3-next-2b", 1580},
     {"mamba2-2.7b", 2702.6},
+    {"mamba2-1.3b", 1343.8},
+    {"granite-4-h-1b", 1461.5},
     {"granite-4-tiny", 6939},
     {"nemotron-nano-9b-v2", 8888},
     {"lfm2-1.2b", 1170.3},
@@ -161,6 +165,7 @@ TEST(Synthetic, TheVocabularyHasOneTokenForEachRowOfTheEmbedding) {
   EXPECT_EQ((*tokens)[511], "[511]");
   EXPECT_EQ(std::set<std::string_view>(tokens->begin(), tokens->end()).size(), 512u);
   EXPECT_EQ(source->gguf()->integers("tokenizer.ggml.token_type")->size(), 512u);
+  EXPECT_EQ(source->gguf()->find("tokenizer.ggml.token_type")->element_type(), GgufType::I32);
   EXPECT_FALSE(source->text("tokenizer.json"));
   EXPECT_TRUE(open_weights("synthetic:opt-125m")->text("tokenizer.json"));
   EXPECT_EQ(open_weights("synthetic:opt-125m")->gguf(), nullptr);
@@ -168,6 +173,19 @@ TEST(Synthetic, TheVocabularyHasOneTokenForEachRowOfTheEmbedding) {
 
 TEST(Synthetic, EveryVocabularyHoldsTheBytes) {
   for (const SyntheticShape& shape : synthetic_shapes()) EXPECT_GE(shape.vocab, kLeastByteVocabulary) << shape.name;
+}
+
+TEST(Synthetic, Eagle3HeadsHaveTheSizeOfPublishedOnes) {
+  const auto source = open_weights("synthetic:eagle3-llama-3-8b:bf16");
+  double parameters = 0;
+  for (const TensorInfo& tensor : source->tensors()) parameters += static_cast<double>(*element_count(tensor.shape));
+  EXPECT_NEAR(parameters / 1e6, 425, 1);
+  EXPECT_EQ(source->tensor("fc.weight", {4096, 12288}).dtype, DType::BF16);
+  const TensorInfo* shifts = source->find("d2t");
+  ASSERT_EQ(shifts->bytes, 32000 * sizeof(int64_t));
+  EXPECT_EQ(std::count(shifts->data, shifts->data + shifts->bytes, std::byte{}),
+            std::ssize(std::span(shifts->data, shifts->bytes)));
+  EXPECT_THAT(message_of([] { open_weights("synthetic:eagle3-mamba2-2.7b"); }), HasSubstr("attention"));
 }
 
 TEST(Synthetic, UnknownNamesAreAnsweredWithTheKnownOnes) {

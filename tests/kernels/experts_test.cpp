@@ -156,6 +156,19 @@ TEST(Router, GroupsLimitTheChoice) {
   EXPECT_EQ(r.chosen[1], 3) << "by the sum of the two best";
 }
 
+TEST(Router, EveryRowHasTheSharedExperts) {
+  const std::vector<float> logits{0, 3, 1, 2, std::log(3.0f)};  // of four experts, and the gate of the shared ones
+  TestRouting out(1, 6, 4);
+  const Routing r = route(
+      {.scoring = Scoring::SoftmaxOfChosen, .per_row = 2, .scale = 7, .shared = 2, .gates_shared = true}, logits, out);
+  const std::vector<int32_t> expected{1, 3, 4, 5};
+  EXPECT_TRUE(std::equal(expected.begin(), expected.end(), r.chosen));
+  EXPECT_NEAR(r.weights[0] + r.weights[1], 7, 1e-5);
+  EXPECT_NEAR(r.weights[2], 0.75, 1e-6);
+  EXPECT_NEAR(r.weights[3], 0.75, 1e-6);
+  EXPECT_EQ(r.offsets[6], 4);
+}
+
 TEST(Router, SparseMixerWeighsExpertsWithinTheMargin) {
   TestRouting out(1, 4, 2);
   const Routing r = route({.scoring = Scoring::SparseMixer, .per_row = 2, .margin = 0.02f}, {10, 9.9f, 5, -3}, out);
@@ -195,13 +208,19 @@ TEST(Router, KernelsEqualTheReference) {
        true},
       {{.scoring = Scoring::Softmax, .per_row = 2, .expert_groups = 4, .kept_groups = 2}, 16, 40, false, true},
       {{.scoring = Scoring::SparseMixer, .per_row = 2, .margin = 0.02f}, 16, 50, false, true},
+      {{.scoring = Scoring::Softmax, .per_row = 4, .scale = 3, .shared = 2}, 16, 9, true, false},
+      {{.scoring = Scoring::Sigmoid, .per_row = 3, .renormalize = true, .shared = 1, .gates_shared = true},
+       20,
+       9,
+       false,
+       false},
   };
   Random random;
   SCOPED_TRACE("MILLRACE_TEST_SEED=" + std::to_string(random.seed()));
   ThreadPool pool(2);
   for (const RouterCase& c : cases) {
     SCOPED_TRACE(to_string(RouterOp::Problem{c.settings, c.experts, c.rows}));
-    TestMatrix logits(c.rows, c.experts, random, 3);
+    TestMatrix logits(c.rows, c.experts + c.settings.gates_shared, random, 3);
     std::vector<float> bias, scale;
     for (int64_t e = 0; e < c.experts; ++e) {
       for (int64_t row = 0; row < c.rows && c.ties; ++row) logits.at(row, e) = std::round(logits.at(row, e));
@@ -209,7 +228,7 @@ TEST(Router, KernelsEqualTheReference) {
       scale.push_back(random.normal());
     }
     const auto routed_by = [&](const Kernel<RouterOp>& kernel) {
-      TestRouting out(c.rows, c.experts, c.settings.per_row);
+      TestRouting out(c.rows, c.experts + c.settings.shared, c.settings.pairs_of_row());
       kernel.run({.settings = c.settings,
                   .logits = logits.view(),
                   .choice_bias = c.biased ? bias.data() : nullptr,

@@ -31,6 +31,7 @@ class LatentBatch {
         q(p.rows, int64_t{p.heads} * (p.plain_dim + p.rotary_dim), random),
         angles(p.rows, p.rotary_dim, random),
         absorbed(p.rows, int64_t{p.heads} * (p.latent_dim + p.rotary_dim)),
+        plain(p.rows, int64_t{p.heads} * p.plain_dim),
         pages(static_cast<size_t>(p.rows / kBlock + 4)) {
     for (int i = 0; i < p.latent_dim; ++i) norm.push_back(random.normal());
     for (size_t i = 0; i < pages.size(); ++i) pages[i] = static_cast<int32_t>(i);
@@ -60,12 +61,24 @@ class LatentBatch {
 
   static constexpr int kBlock = 16;
   LatentWriteOp::Problem problem;
-  TestMatrix row, q, angles, absorbed;
+  TestMatrix row, q, angles, absorbed, plain;
   std::vector<float> norm;
   std::vector<int32_t> pages;
   std::vector<SequenceSlice> slices;
   KvLayer kv;
 };
+
+// Whether `got` has the plain parts of the queries.
+inline bool is_plain_part(LatentBatch& batch, TestMatrix& got) {
+  const LatentWriteOp::Problem& p = batch.problem;
+  for (int64_t r = 0; r < p.rows; ++r) {
+    for (int64_t c = 0; c < int64_t{p.heads} * p.plain_dim; ++c) {
+      const int64_t from = c / p.plain_dim * (p.plain_dim + p.rotary_dim) + c % p.plain_dim;
+      if (got.at(r, c) != batch.q.at(r, from)) return false;
+    }
+  }
+  return got.spare_is_untouched();
+}
 
 // The largest difference of the queries' rotary parts; infinite if other elements were written.
 inline double rotary_distance(const LatentWriteOp::Problem& p, TestMatrix& got, TestMatrix& expected) {

@@ -20,7 +20,13 @@ TEST(LatentWrite, MatchesTheReference) {
     const auto run = [&](const Kernel<LatentWriteOp>& kernel, const Executor& executor, TestMatrix& absorbed) {
       TestMatrix row = batch.row, q = batch.q;
       std::vector<std::byte> memory(batch.bytes(), kUntouched);
-      kernel.run(batch.args(row.view(), q.view(), absorbed.view(), memory.data()), executor);
+      LatentWriteOp::Args args = batch.args(row.view(), q.view(), absorbed.view(), memory.data());
+      kernel.run(args, executor);
+      TestMatrix plain = batch.plain;
+      TestMatrix again = batch.row, queries = batch.q, ignored = batch.absorbed;
+      args.row = again.view(), args.q = queries.view(), args.absorbed = ignored.view(), args.plain = plain.view();
+      kernel.run(args, executor);
+      EXPECT_TRUE(is_plain_part(batch, plain));
       return memory;
     };
     TestMatrix expected = batch.absorbed;

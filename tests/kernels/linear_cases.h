@@ -33,7 +33,7 @@ inline std::vector<LinearShape> test_shapes(DType format) {
   if (block == 32) return {{1, 32}, {7, 96}, {9, 160}, {100, 224}, {192, 576}, {33, 2144}};
   return {{1, 1}, {7, 33}, {9, 160}, {100, 227}, {192, 576}, {33, 2145}};
 }
-inline constexpr int64_t kTestRows[] = {1, 2, 3, 5, 7, 8, 13, 16, 33, 48, 64, 100};
+inline constexpr int64_t kTestRows[] = {1, 2, 3, 4, 5, 6, 7, 8, 13, 16, 33, 48, 64, 100};
 #endif
 
 // Shapes of SmolLM2-135M and of Llama-3.2-1B: attention, feed-forward, head.

@@ -12,6 +12,7 @@ struct NormCase {
   bool weighted = true, biased = false;
   float offset = 0;  // added to the inputs, for a mean far from zero
   bool weights_per_group = false;
+  int second_from = 0;  // groups from here on have weights of their own; 0: none
 };
 
 inline std::vector<NormCase> norm_cases() {
@@ -34,6 +35,8 @@ inline std::vector<NormCase> norm_cases() {
       {{NormKind::Layer, 3, 4 * 80, 4}, true, true, 5, /*weights_per_group=*/true},
       {{NormKind::Layer, 65, 3 * 20, 3}, true, false, 0, /*weights_per_group=*/true},
       {{NormKind::Rms, 2, 8 * 128, 8}, true, false, 0, /*weights_per_group=*/true},
+      {{NormKind::Rms, 3, 36 * 128, 36}, true, false, 0, false, /*second_from=*/32},  // q and k
+      {{NormKind::Rms, 5, 3 * 20, 3}, true, false, 0, false, /*second_from=*/1},
   };
 }
 

@@ -52,7 +52,9 @@ TEST(Norm, MatchesTheReference) {
                           1e-5f,
                           static_cast<int>(p.groups),
                           p.accumulate,
-                          c.weights_per_group};
+                          c.weights_per_group,
+                          c.second_from > 0 ? &weight.at(0, p.cols / p.groups) : nullptr,
+                          c.second_from};
     };
     NormOp::reference()->run(args(x, expected), {});
     // A mean far from zero takes digits from the differences to it.

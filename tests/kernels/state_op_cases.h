@@ -28,6 +28,7 @@ struct DeltaCase {
   DeltaRuleShape shape;
   int32_t length;
   float decay = 1;  // factor of the decays' exponents
+  bool normed = false;
 };
 
 inline std::vector<DeltaCase> delta_cases() {
@@ -54,14 +55,17 @@ struct DeltaInputs {
         k(rows, s.key_width(), random),
         v(rows, s.value_width(), random),
         a(rows, s.value_heads, random, 2),
-        b(rows, s.value_heads, random, 2) {
+        b(rows, s.value_heads, random, 2),
+        gate(rows, s.value_width(), random) {
+    for (int i = 0; i < s.value_dim; ++i) norm.push_back(1 + 0.2f * random.normal());
     for (int h = 0; h < s.value_heads; ++h) {
       decay.push_back(-decays * std::exp(random.normal()));
       dt_bias.push_back(random.normal());
     }
   }
-  TestMatrix q, k, v, a, b;
-  std::vector<float> decay, dt_bias;
+  TestMatrix q, k, v, a, b, gate;
+  std::vector<float> decay, dt_bias, norm;
+  static constexpr float kEpsilon = 1e-5f;  // of the norm
 };
 
 // Steps that advance `count` sequences of `length` rows by random pieces of up to `most` rows each. Slots are not in

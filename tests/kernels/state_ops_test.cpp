@@ -119,6 +119,7 @@ DeltaResult run_delta(const Kernel<DeltaRuleOp>& kernel, const Executor& executo
       return of_step;
     };
     TestMatrix q = piece(in.q), k = piece(in.k), v = piece(in.v), a = piece(in.a), b = piece(in.b);
+    TestMatrix gate = piece(in.gate);
     TestMatrix out(rows, s.value_width());
     kernel.run({.shape = s,
                 .q = q.view(),
@@ -129,6 +130,9 @@ DeltaResult run_delta(const Kernel<DeltaRuleOp>& kernel, const Executor& executo
                 .decay = in.decay.data(),
                 .dt_bias = in.dt_bias.data(),
                 .out = out.view(),
+                .norm = c.normed ? in.norm.data() : nullptr,
+                .epsilon = DeltaInputs::kEpsilon,
+                .gate = gate.view(),
                 .state = result.state.data(),
                 .stride = stride,
                 .sequences = slices},
@@ -139,9 +143,35 @@ DeltaResult run_delta(const Kernel<DeltaRuleOp>& kernel, const Executor& executo
   return result;
 }
 
+// out = norm(rule) * silu(gate), written as two steps.
+TEST(DeltaRule, NormsAndGatesItsResult) {
+  Random random;
+  DeltaCase c{{1, 2, 16, 12}, 3};
+  DeltaInputs in(c.shape, kSequences * c.length, random);
+  const Steps steps = random_steps(kSequences, c.length, 1, random);
+  DeltaResult plain = run_delta(*DeltaRuleOp::reference(), {}, c, in, steps);
+  c.normed = true;
+  DeltaResult normed = run_delta(*DeltaRuleOp::reference(), {}, c, in, steps);
+  for (int64_t row = 0; row < kSequences * c.length; ++row) {
+    for (int64_t h = 0; h < 2; ++h) {
+      double squares = 0;
+      for (int64_t i = 0; i < 12; ++i) squares += std::pow(plain.out.at(row, h * 12 + i), 2);
+      for (int64_t i = 0; i < 12; ++i) {
+        const double gate = in.gate.at(row, h * 12 + i), weight = in.norm[static_cast<size_t>(i)];
+        const double expected = plain.out.at(row, h * 12 + i) / std::sqrt(squares / 12 + DeltaInputs::kEpsilon) *
+                                weight * gate / (1 + std::exp(-gate));
+        EXPECT_NEAR(normed.out.at(row, h * 12 + i), expected, 1e-5);
+      }
+    }
+  }
+  EXPECT_EQ(normed.state, plain.state);
+}
+
 // Every kernel agrees with the reference, and its bits depend neither on the steps nor on the threads.
 TEST(DeltaRule, MatchesTheReference) {
-  for (const DeltaCase& c : delta_cases()) {
+  std::vector<DeltaCase> cases = delta_cases();
+  for (size_t i = 0; i < cases.size(); i += 2) cases[i].normed = true;
+  for (const DeltaCase& c : cases) {
     Random random;
     DeltaInputs in(c.shape, kSequences * c.length, random, c.decay);
     DeltaResult expected =

@@ -91,13 +91,9 @@ inline std::vector<std::vector<float>> all_logits(Runner& runner, const std::vec
   return rows;
 }
 
-// The largest difference of the model's logits from the expected ones, relative to the largest of those; infinite if
-// a logit is not finite.
-inline double logit_error(const std::string& model, const Expected& expected) {
-  const auto length = static_cast<int64_t>(expected.tokens.size());
-  auto runner = load(
-      model, {.threads = 2, .exact = true, .context = length, .rows = length, .logit_rows = length, .block_size = 16});
-  const auto rows = all_logits(*runner, expected.tokens, static_cast<int32_t>(length));
+// The largest difference of a model's logits from the expected ones, relative to the largest of those; infinite if a
+// logit is not finite.
+inline double logit_error(const std::vector<std::vector<float>>& rows, const Expected& expected) {
   const size_t vocab = rows.front().size();
   EXPECT_EQ(expected.logits.size(), expected.rows.size() * vocab);
   double largest = 0, error = 0;
@@ -111,6 +107,13 @@ inline double logit_error(const std::string& model, const Expected& expected) {
     }
   }
   return error / largest;
+}
+
+inline double logit_error(const std::string& model, const Expected& expected) {
+  const auto length = static_cast<int64_t>(expected.tokens.size());
+  auto runner = load(
+      model, {.threads = 2, .exact = true, .context = length, .rows = length, .logit_rows = length, .block_size = 16});
+  return logit_error(all_logits(*runner, expected.tokens, static_cast<int32_t>(length)), expected);
 }
 
 }  // namespace millrace

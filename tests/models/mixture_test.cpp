@@ -73,6 +73,37 @@ TEST(Mixture, FastKernelsAgreeWithExactOnes) {
   }
 }
 
+// A shared expert as wide as two others, with a gate: as further experts it gives what it gives as a feed-forward.
+TEST(Mixture, JoinedSharedExpertsGiveTheSameLogits) {
+  constexpr const char* kShared = R"({"architectures": ["Qwen2MoeForCausalLM"], "model_type": "qwen2_moe",
+    "vocab_size": 60, "hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "intermediate_size": 64, "max_position_embeddings": 128, "num_experts": 4, "num_experts_per_tok": 2,
+    "moe_intermediate_size": 32, "shared_expert_intermediate_size": 64, "norm_topk_prob": true,
+    "tie_word_embeddings": true})";
+  const std::string layer = "model.layers.0.", shared = layer + "mlp.shared_expert.";
+  Tensors tensors = qwen3_moe_tensors();
+  std::erase_if(tensors, [](const auto& tensor) { return tensor.first.find("_norm.") != std::string::npos; });
+  for (const char* of : {"q", "k", "v"})
+    tensors.push_back({layer + "self_attn." + of + "_proj.bias", {of[0] == 'q' ? 64 : 32}});
+  tensors.insert(tensors.end(), {{shared + "gate_proj.weight", {64, 64}},
+                                 {shared + "up_proj.weight", {64, 64}},
+                                 {shared + "down_proj.weight", {64, 64}},
+                                 {layer + "mlp.shared_expert_gate.weight", {1, 64}}});
+  const auto logits = [&](bool join) {
+    auto runner = std::make_unique<Runner>(
+        std::make_shared<MemorySource>(kShared, tensors),
+        LoadOptions{
+            .threads = 2, .exact = true, .context = 64, .rows = 16, .logit_rows = 16, .join_shared_experts = join});
+    runner->load();
+    EXPECT_EQ(runner->ops().groupeds().front()->weights.groups, join ? 6 : 4);
+    return all_logits(*runner, {3, 14, 15, 9, 26, 5, 35, 8, 9}, 9);
+  };
+  const auto apart = logits(false), joined = logits(true);
+  for (size_t i = 0; i < apart.size(); ++i) {
+    for (size_t j = 0; j < apart[i].size(); ++j) EXPECT_NEAR(joined[i][j], apart[i][j], 1e-5) << i << " " << j;
+  }
+}
+
 TEST(Mixture, InspectCountsActiveParameters) {
   const auto i = inspect(std::make_shared<MemorySource>(kConfig, qwen3_moe_tensors()), {.threads = 1, .context = 64});
   EXPECT_EQ(i.problem, "");

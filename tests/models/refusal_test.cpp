@@ -167,6 +167,15 @@ TEST(Refusal, TheSwitchesOfLayerNormModels) {
               testing::HasSubstr("odd"));
 }
 
+TEST(Refusal, ARopeThatRotatesNothingIsNamed) {
+  for (const char* golden : {"qwen3_5", "phi", "glm4_moe"}) {
+    const auto rotate_nothing = [](auto& c) {
+      c["rope_parameters"] = {{"rope_theta", 1e4}, {"partial_rotary_factor", 1e-320}};
+    };
+    EXPECT_THAT(message_of(EditedModel(rotate_nothing, golden)), testing::HasSubstr("partial_rotary_factor")) << golden;
+  }
+}
+
 TEST(Refusal, AbsurdConfigValuesAreErrors) {
   for (const auto& [key, value] :
        std::vector<std::pair<std::string, nlohmann::json>>{{"num_attention_heads", 0},
@@ -176,7 +185,7 @@ TEST(Refusal, AbsurdConfigValuesAreErrors) {
                                                            {"num_hidden_layers", "many"},
                                                            {"max_position_embeddings", nullptr},
                                                            {"rms_norm_eps", "small"}}) {
-    const EditedModel model([&](auto& c) { c[key] = value; });
+    const EditedModel model([key = key, value = value](auto& c) { c[key] = value; });
     EXPECT_THAT(message_of(model), testing::HasSubstr(key)) << value;
   }
 }

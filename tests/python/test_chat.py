@@ -140,6 +140,14 @@ def test_letters_beyond_ascii_arrive(millrace, tiny_chat, tmp_path, locale):
         assert said(json.loads((tmp_path / "talk.json").read_text())) == ["héllo 日本語 🙂"]
 
 
+def test_a_dumb_terminal_gets_plain_text(millrace, tiny_chat):
+    with Terminal(millrace, tiny_chat, *SHORT, TERM="dumb") as chat:
+        shown = chat.until(b"> ")
+        chat.type("hi\r")
+        shown += chat.until(b"> ")
+        assert b"\x1b" not in shown
+
+
 def test_pasted_lines_are_one_message(millrace, tiny_chat, tmp_path):
     with Terminal(millrace, tiny_chat, *SHORT, NO_COLOR="1") as chat:
         assert b"\x1b[?2004h" in chat.until(b"> ")

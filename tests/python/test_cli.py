@@ -15,6 +15,7 @@ import time
 import pytest
 
 from conftest import BUILD, GOLDENS, Millrace
+from tiny_model import write_tiny_model
 
 VERBS = ["run", "chat", "bench", "tune", "calibrate", "explain", "inspect", "logits", "tokenize", "detokenize", "template", "perplexity", "embed", "imatrix", "convert", "quantize", "models", "pull", "rm", "ps", "doctor"]
 TOKENS = "1,5,9,14,30,7,22"
@@ -24,11 +25,17 @@ TOKENS = "1,5,9,14,30,7,22"
 def test_every_verb_explains_itself(millrace, verb):
     done = millrace.run(verb, "--help")
     assert done.returncode == 0
-    assert len(done.stdout.decode().splitlines()) >= 4
+    lines = done.stdout.decode().splitlines()
+    assert len(lines) >= 4 and max(map(len, lines)) <= 80
 
 
 def test_misuse_is_one_line_and_code_2(millrace, tiny):
     millrace.fails("no-such-verb", code=2)
+    assert millrace.fails(code=2) == "millrace: give a verb, such as: millrace run \"Why is the sky blue?\"; see 'millrace --help'"
+    assert millrace.fails("run", "-m", code=2) == "millrace: --model: its value is missing; see 'millrace run --help'"
+    assert millrace.fails("run", "-m", tiny, "--temp", "hot", "a", code=2) == "millrace: --temp = hot: not a number; see 'millrace run --help'"
+    assert millrace.fails("detokenize", "-m", tiny, "5", code=2) == "millrace: unexpected argument '5'; see 'millrace detokenize --help'"
+    assert "-m MODEL" in millrace.fails("detokenize", "x.gguf", code=2)
     millrace.fails("run", "-m", tiny, code=2)
     assert "--no-such" in millrace.fails("run", "-m", tiny, "hi", "--no-such", code=2)
     assert "--isa" in millrace.fails("logits", "-m", tiny, "--tokens", "1", "--isa", "quantum", code=2)
@@ -247,6 +254,30 @@ def test_perplexity_equals_the_logits_own(millrace, tiny, tmp_path):
             count += 1
     assert measured["tokens"] == count and measured["ctx"] == 32
     assert measured["perplexity"] == pytest.approx(math.exp(total / count), rel=1e-4)
+
+
+def test_divergence_from_saved_logits(millrace, tiny, tmp_path):
+    (tmp_path / "text").write_text("abcdefgh" * 30)
+    text = ["-f", tmp_path / "text", "--ctx", "32"]
+    measure = ["perplexity", "-m", tiny, *text]
+    saved = tmp_path / "exact.logits"
+    plain = millrace.json(*measure, "--exact", "--chunks", "3", "--save-logits", saved)
+    assert "kl" not in plain and saved.stat().st_size > 0
+    beside = millrace.json(*measure, "--chunks", "3", "--kl")["kl"]
+    stored = millrace.json(*measure, "--chunks", "3", "--kl", saved)["kl"]
+    assert stored["tokens"] == beside["tokens"] == 3 * 16
+    assert stored["mean"] == pytest.approx(beside["mean"], rel=0.01, abs=1e-7)
+    assert millrace.json(*measure, "--chunks", "3", "--kl", saved, "--exact")["kl"]["mean"] < 1e-7
+
+    assert "another text" in millrace.fails(*measure, "--chunks", "2", "--kl", saved, code=2)
+    other = write_tiny_model(tmp_path / "other.gguf", extra=["<|more|>"])
+    assert "tokens" in millrace.fails("perplexity", "-m", other, *text, "--chunks", "3", "--kl", saved, code=2)
+    saved.write_bytes(saved.read_bytes()[:-7])
+    assert "cut off" in millrace.fails(*measure, "--chunks", "3", "--kl", saved)
+    saved.write_bytes(b"text")
+    assert "--save-logits" in millrace.fails(*measure, "--chunks", "3", "--kl", saved)
+    assert "leave one" in millrace.fails(*measure, "--exact", "--kl", code=2)
+    assert list(tmp_path.glob("*.part")) == []
 
 
 @pytest.mark.parametrize("kind", ["F16", "Q8_0", "Q4_0", "Q4_1", "Q4_K", "Q6_K"])

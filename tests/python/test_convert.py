@@ -36,7 +36,7 @@ def test_result_has_the_folders_logits(millrace, folder, tmp_path):
 def test_one_line_errors(millrace, folder, tmp_path):
     out = tmp_path / "out.gguf"
     assert "one of F32, F16" in millrace.fails("convert", folder, "-o", out, "--type", "Q7", code=2)
-    millrace.json("convert", folder, "-o", out)
+    millrace.json("convert", folder, out)
     assert "--force replaces it" in millrace.fails("convert", folder, "-o", out, code=2)
     millrace.json("convert", folder, "-o", out, "--force", "--type", "BF16")
     assert "is not a Hugging Face folder" in millrace.fails("convert", out, "-o", tmp_path / "other.gguf", code=2)

@@ -20,10 +20,15 @@ def repeats(tmp_path_factory):
 def test_drafts_change_no_text(millrace, repeats, tiny_chat):
     for model in (repeats, tiny_chat):
         wanted = millrace.json("run", "-m", model, *ASK, "--draft", "none")
-        assert wanted["usage"]["accepted_prediction_tokens"] == wanted["usage"]["rejected_prediction_tokens"] == 0
+        assert wanted["usage"]["drafted"] == wanted["usage"]["accepted"] == 0
         for draft in ("lookup", repeats, tiny_chat):
             assert millrace.json("run", "-m", model, *ASK, "--draft", draft)["tokens"] == wanted["tokens"], draft
         assert millrace.json("run", "-m", model, *ASK)["tokens"] == wanted["tokens"]
+    assert millrace.json("run", "-m", repeats, *ASK, "--speculate", "off")["usage"]["drafted"] == 0
+    found = millrace.json("run", "-m", repeats, *ASK, "--speculate", "ngram")["usage"]
+    assert found == millrace.json("run", "-m", repeats, *ASK, "--draft", "lookup")["usage"]
+    assert "different sources" in millrace.fails("run", "-m", repeats, *ASK, "--speculate", "ngram", "--draft", "mtp", code=2)
+    assert millrace.json("run", "-m", repeats, *ASK, "--speculate", "off", "--draft", repeats)["usage"]["drafted"] == 0
 
 
 def test_draft_models_that_cannot_be_used_are_named(millrace, tiny_chat, tmp_path):
@@ -71,6 +76,12 @@ def test_explain_shows_what_drafts_cost(millrace, tiny):
     assert all(c["step_us"] > 0 for c in costs) and all(c["break_even"] > 0 for c in costs if c["draft"] > 0)
     table = millrace.run("explain", "-m", tiny, "--speculate").stdout.decode()
     assert "break-even" in table and len(table.splitlines()) == 1 + 2 * 9
+    heads = ROOT / "tests/data/heads"
+    ask = ("explain", "-m", heads / "eagle3_target", "-b", "1", "-d", "32", "--speculate")
+    free = millrace.json(*ask)["speculation"]
+    paid = millrace.json(*ask, "--draft", heads / "eagle3")["speculation"]
+    assert [c["draft"] for c in paid] == [0, 1, 2, 3, 4, 6, 8]
+    assert all(p["step_us"] > f["step_us"] for p, f in zip(paid, free) if p["draft"] > 0)
 
 
 def test_bench_verifies_drafts_of_a_given_acceptance(millrace, tiny):
@@ -80,3 +91,14 @@ def test_bench_verifies_drafts_of_a_given_acceptance(millrace, tiny):
     assert all(r["draft_tokens"] == 0 for r in run())
     for shape in ("4", "n=0,accept=0.5", "n=4,accept=1.5", "n=4,accept=nan", "n=4,accept=0.5,", "n=4"):
         assert "--draft-shape" in millrace.fails("bench", "-m", tiny, "--draft-shape", shape, code=2)
+
+
+def test_bench_includes_the_passes_of_a_drafter(millrace, tiny):
+    heads = ROOT / "tests/data/heads"
+    ask = ("bench", "-p", "0", "-n", "12", "-d", "4", "-r", "1", "-b", "1,3", "-m")
+    eagle3, shape = (heads / "eagle3_target", "--draft", heads / "eagle3"), ("--draft-shape", "n=3,accept=0.7")
+    for case in ((tiny, "--draft", tiny, *shape), (*eagle3, *shape), (*eagle3, *shape, "--predict")):
+        results = millrace.json(*ask, *case)["results"]
+        assert len(results) == 2 and all(r["tokens_per_second"] > 0 for r in results), case
+    assert all(len(r["turns"]) == 1 and r["ratio"] > 0 for r in millrace.json(*ask, *eagle3)["results"])
+    assert "--predict" in millrace.fails("bench", "-m", tiny, "--draft", "lookup", "--predict", code=2)

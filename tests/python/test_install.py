@@ -6,7 +6,7 @@ import re
 import subprocess
 
 import pytest
-from conftest import BUILD, ROOT
+from conftest import BUILD, GOLDENS, ROOT
 
 PROGRAM = r"""
 #include <cstdio>
@@ -23,6 +23,58 @@ int main(int argc, char** argv) {
     if (streamed != generated.text) return 4;
     if (millrace_api_version() != MILLRACE_API_VERSION) return 5;
     for (const int token : generated.tokens) std::printf("%d ", token);
+    return 0;
+  } catch (const std::runtime_error& error) {
+    std::puts(error.what());
+    return 1;
+  }
+}
+"""
+
+# Arguments: a model, an adapter, another one. Prints greedy tokens: without an adapter, with the first, with the second.
+LORAS = r"""
+#include <cstdio>
+#include <millrace/millrace.h>
+
+int main(int, char** argv) {
+  try {
+    millrace::LanguageModel model(argv[1], {.threads = 1, .exact = true, .loras = {{.path = argv[2], .name = "one"}}});
+    const auto tokens = [&](const std::string& lora) {
+      return model.generate("hello", {.max_tokens = 8, .temperature = 0.f, .chat = false, .lora = lora}).tokens;
+    };
+    const auto print = [&](const std::string& lora) {
+      for (const int token : tokens(lora)) std::printf("%d ", token);
+      std::printf("\n");
+    };
+    const auto fails = [&](const auto& call, const char* part) {
+      try {
+        call();
+        return false;
+      } catch (const millrace::Failure& e) {
+        return e.status() == MILLRACE_USAGE && std::string(e.what()).find(part) != std::string::npos;
+      }
+    };
+    using Names = std::vector<std::string>;
+    if (model.loras() != Names{"one"}) return 2;
+    if (!fails([&] { tokens("two"); }, "'two'")) return 3;
+    if (!fails([&] { model.load_lora({.path = argv[3], .name = "one"}); }, "'one'")) return 4;
+    if (!fails([&] { model.unload_lora("two"); }, "'two'")) return 5;
+    model.load_lora({.path = argv[3]});  // by the name of the folder
+    model.load_lora({.path = argv[3], .name = "two"});
+    if (model.loras().size() != 3) return 6;
+    print(""), print("one"), print("two");
+    const auto second = tokens("two");
+    model.load_lora({.path = argv[3], .name = "one"}, /*replace=*/true);
+    if (tokens("one") != second) return 7;
+    model.unload_lora("one");
+    if (!fails([&] { tokens("one"); }, "'one'")) return 8;
+    const auto ids = model.tokenize("hello");
+    if (model.compute(MILLRACE_LOGITS, ids) == model.compute(MILLRACE_LOGITS, ids, "two")) return 9;
+    millrace::LanguageModel plain(argv[1], {.threads = 1});
+    if (!fails([&] { plain.load_lora({.path = argv[2]}); }, "without room for adapters")) return 10;
+    millrace::LanguageModel later(argv[1], {.threads = 1, .exact = true, .load_loras = true});
+    later.load_lora({.path = argv[3], .name = "two"});
+    if (later.compute(MILLRACE_LOGITS, ids, "two") != model.compute(MILLRACE_LOGITS, ids, "two")) return 11;
     return 0;
   } catch (const std::runtime_error& error) {
     std::puts(error.what());
@@ -58,6 +110,8 @@ int main(int argc, char** argv) {
   millrace_request* started = NULL;
   if (millrace_submit(model, &request, &started) != MILLRACE_USAGE) return 6;  /* no prompt */
   request.prompt = "a";
+  request.lora = "behind the end of a struct of version 2";
+  request.size = offsetof(millrace_request_options, lora);
   request.fields = "{\"nonsense\": 1}";
   if (millrace_submit(model, &request, &started) != MILLRACE_USAGE || !strstr(millrace_error(), "nonsense")) return 7;
   request.fields = "{";
@@ -129,6 +183,17 @@ def test_a_program_builds_against_the_installed_library(millrace, tiny, prefix, 
     assert absent.returncode == 1 and "absent.gguf" in absent.stdout
     installed = run(millrace, prefix / "bin" / "millrace", "--version")
     assert installed.returncode == 0 and installed.stdout.strip()
+
+
+def test_a_program_chooses_adapters(millrace, flags, tmp_path):
+    (tmp_path / "loras.cpp").write_text(LORAS)
+    subprocess.run(["c++", "-std=c++20", "loras.cpp", *flags, "-o", "loras"], cwd=tmp_path, check=True)
+    model, one, two = GOLDENS / "llama_gqa" / "model.gguf", ROOT / "tests/data/loras/llama", ROOT / "tests/data/loras/llama_patterns"
+    done = run(millrace, tmp_path / "loras", model, one, two)
+    assert done.returncode == 0, done.stdout
+    for line, lora in zip(done.stdout.splitlines(), ([], ["--lora", one], ["--lora", two]), strict=True):
+        ours = millrace.json("run", "-m", model, "--exact", "--raw", "--temp", 0, "-n", 8, *lora, "hello")
+        assert [int(token) for token in line.split()] == ours["tokens"]
 
 
 def test_structs_of_other_versions_and_wrong_arguments(millrace, tiny, flags, tmp_path):

@@ -1,4 +1,5 @@
-"""Low-rank adapters: --lora of the verbs, and the server's endpoints. The numbers are checked by lora_tests."""
+"""Low-rank adapters: --lora of the verbs, and the server's endpoints, also with several models. The numbers are checked by
+lora_tests."""
 
 import shutil
 
@@ -88,3 +89,96 @@ def test_paths_stay_below_the_folder(adapted):
 def test_without_a_folder_nothing_is_loaded(server):
     status, _, answer = server.post("/v1/load_lora_adapter", {"lora_name": "x", "lora_path": "patterns"})
     assert status == 403 and "--lora-dir" in answer["error"]["message"]
+
+
+SMALL = ("--kv-tokens", 2048, "--parallel", 2)
+
+
+@pytest.fixture
+def two_models(tmp_path):
+    """Two models that do not fit each other's adapters."""
+    models = tmp_path / "models"
+    models.mkdir()
+    (models / "one.gguf").symlink_to(TINY)
+    (models / "two.gguf").symlink_to(GOLDENS / "qwen3" / "model.gguf")
+    return models
+
+
+def text_of(server, model):
+    return complete(server, model)["choices"][0]["text"]
+
+
+def listed(server):
+    return {model["id"]: model for model in server.get("/v1/models")[2]["data"]}
+
+
+def test_adapters_of_several_models(millrace, two_models):
+    loras = ("--lora", f"one:a={LORAS / 'llama'}", "--lora", f"one:{LORAS / 'llama_patterns'}", "--lora", f"two:q={LORAS / 'qwen3'}")
+    expected = {}
+    for model, lora in ((TINY, "llama"), (TINY, "llama_patterns"), (GOLDENS / "qwen3" / "model.gguf", "qwen3")):
+        expected[lora] = millrace.json("run", "-m", model, "--raw", "--temp", 0, "-n", 12, "--lora", LORAS / lora, "abcdefgh")["text"]
+    with Server(two_models, *SMALL, *loras) as server:
+        before = listed(server)
+        assert {name: model.get("parent") for name, model in before.items()} == {"one": None, "two": None, "a": "one", "llama_patterns": "one", "q": "two"}
+        assert before["q"]["state"] == "unloaded" and "bytes" not in before["q"]
+        assert text_of(server, "q") == expected["qwen3"]  # its name loads its model
+        assert listed(server)["q"]["bytes"] > 0 and listed(server)["a"]["state"] == "unloaded"
+        assert server.get("/v1/models/q")[2]["parent"] == "two"
+        assert text_of(server, "a") == expected["llama"] and text_of(server, "llama_patterns") == expected["llama_patterns"]
+        assert text_of(server, "one") not in expected.values()
+        made = server.post("/api/generate", {"model": "a:latest", "prompt": "abcdefgh", "raw": True, "stream": False, "options": {"num_predict": 12, "temperature": 0}})[2]
+        assert made["response"] == expected["llama"]
+        assert complete(server, "b") == 404
+
+
+def test_an_adapter_comes_back_with_its_model(two_models, tmp_path):
+    loras = tmp_path / "loras"
+    loras.mkdir()
+    shutil.copytree(LORAS / "llama_patterns", loras / "patterns")
+    shutil.copytree(LORAS / "llama", loras / "lost")
+    with Server(two_models, *SMALL, "--lora-dir", loras) as server:
+        complete(server, "one"), complete(server, "two")
+        largest = max(listed(server)[name]["bytes"] for name in ("one", "two"))
+    with Server(two_models, *SMALL, "--models-memory", int(largest * 1.2), "--lora-dir", loras, "--lora", f"one:a={LORAS / 'llama'}") as server:
+        body = {"lora_name": "b", "lora_path": "patterns"}
+        status, _, answer = server.post("/v1/load_lora_adapter", body)
+        assert status == 400 and answer["error"]["param"] == "model" and "several models" in answer["error"]["message"]
+        assert load(server, **body, model="nothing") == 404
+        assert load(server, **body, model="a") == 400, "an adapter is no base"
+        assert load(server, **body, model="two") == 400, "of other shapes"
+        assert load(server, **body, model="one") == 200
+        assert load(server, **body, model="one") == 400
+        assert load(server, **body, model="one", load_inplace=True) == 200
+        assert load(server, lora_name="a", lora_path="patterns", model="two", load_inplace=True) == 400, "an adapter of another model"
+        assert load(server, lora_name="two", lora_path="patterns", model="one") == 400, "the name of a model"
+        assert load(server, lora_name="gone", lora_path="lost", model="one") == 200
+        texts = {name: text_of(server, name) for name in ("one", "a", "b", "gone")}
+        assert len(set(texts.values())) == 3 and texts["gone"] == texts["a"]
+        shutil.rmtree(loras / "lost")
+        complete(server, "two")
+        assert listed(server)["one"]["state"] == listed(server)["b"]["state"] == "unloaded"
+        assert {name: text_of(server, name) for name in ("b", "one", "a")} == {name: texts[name] for name in ("b", "one", "a")}
+        assert server.events("adapter_lost")[0]["adapter"] == "gone" and complete(server, "gone") == 404
+        complete(server, "two")
+        assert server.post("/v1/unload_lora_adapter", {"lora_name": "b"})[0] == 200, "of a model that is not loaded"
+        assert server.post("/v1/unload_lora_adapter", {"lora_name": "b"})[0] == 404
+        assert complete(server, "b") == 404 and text_of(server, "a") == texts["a"]
+        assert set(listed(server)) == {"one", "two", "a"}
+
+
+def test_a_bad_adapter_fails_its_model_only(two_models):
+    with Server(two_models, *SMALL, "--lora", f"one:a={LORAS / 'qwen3'}") as server:
+        status, _, answer = server.post("/v1/completions", {"model": "a", "prompt": "x", "max_tokens": 1})
+        assert status == 503 and "qwen3" in answer["error"]["message"]
+        assert isinstance(complete(server, "two"), dict)
+
+
+@pytest.mark.parametrize("loras, message", [
+    (["a=x"], "say which one it changes"),
+    (["three:a=x"], "they are one, two"),
+    (["one:a=x", "two:a=y"], "given twice"),
+    (["one:two=x"], "is the name of a model"),
+    (["one:"], "expected PATH or NAME=PATH"),
+])  # fmt: skip
+def test_several_models_need_clear_adapters(millrace, two_models, loras, message):
+    assert message in millrace.fails("serve", "-m", two_models, *[part for lora in loras for part in ("--lora", lora)], code=2)

@@ -79,18 +79,23 @@ def test_an_interrupted_run_ends_by_the_signal(millrace):
     assert json.loads(out)["finish_reason"] == "interrupted"
 
 
+def take_terminal():
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # which tests in the background of a shell ignore
+
+
 def test_ctrl_c_ends_the_loop_of_a_shell(millrace):
     loop = 'for i in 1 2 3; do echo turn; "$0" run -v -m synthetic:smollm2-135m:q8_0 --tokens 1 -n 7000 --ignore-eos; done; echo went on'
     ours, theirs = pty.openpty()
     shell = subprocess.Popen(["bash", "-c", loop, BUILD / "millrace"], stdin=theirs, stdout=theirs, stderr=theirs, env=millrace.env, start_new_session=True,
-                             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+                             preexec_fn=take_terminal)
     os.close(theirs)
-    shown = b""
+    shown, asked = b"", False
     try:
         while data := os.read(ours, 4096):
-            if b"sampling: " in data and b"sampling: " not in shown:
-                os.write(ours, b"\x03")
             shown += data
+            if not asked and b"sampling: " in shown:  # which two reads may share
+                asked = os.write(ours, b"\x03") == 1
     except OSError:  # the terminal has no user left
         pass
     assert shell.wait(timeout=60) != 0 and shown.count(b"turn") == 1 and b"went on" not in shown
@@ -151,7 +156,12 @@ def test_thinking_can_be_turned_off_and_stays_out_of_the_answer(millrace, tiny_c
     assert formed["text"] == "yes"
     asks = write_tiny_model(tmp_path / "asks.gguf", template=TEMPLATE.replace("assistant\n", "assistant\n{% if enable_thinking %}<think>{% endif %}"))
     assert prompt_of(millrace, asks, "--thinking", "on", "hi") == prompt_of(millrace, asks, "--thinking", "off", "hi") + len("<think>")
+    for budget in (0, 1, 5):  # exactly so many tokens: the tiny model never closes its reasoning
+        bounded = millrace.json("run", "-m", thinks, "hi", "--thinking", str(budget), "--temp", "0", "-n", "40")
+        assert len(bounded.get("reasoning", "").rstrip("\n")) <= budget and len(bounded["text"]) > 0
     assert "does not reason" in millrace.fails("run", "-m", tiny_chat, "hi", "--thinking", "on", code=2)
+    assert "does not reason" in millrace.fails("run", "-m", tiny_chat, "hi", "--thinking", "7", code=2)
+    millrace.fails("run", "-m", thinks, "hi", "--thinking", "-1", code=2)
     millrace.fails("run", "-m", tiny_chat, "hi", "--thinking", "perhaps", code=2)
 
 

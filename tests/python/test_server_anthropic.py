@@ -94,6 +94,8 @@ def test_count_tokens(client):
     counted = client.messages.count_tokens(model="tiny", messages=ASK["messages"], system="Be brief.", tools=[TOOL]).input_tokens
     made = client.messages.create(**{**ASK, "max_tokens": 1}, system="Be brief.", tools=[TOOL])
     assert counted == made.usage.input_tokens + made.usage.cache_read_input_tokens
+    thinks = {"thinking": {"type": "enabled", "budget_tokens": 1024}}  # counted also for a model that cannot
+    assert client.messages.count_tokens(model="tiny", messages=ASK["messages"], **thinks).input_tokens > 0
 
 
 def test_models(client):
@@ -146,7 +148,7 @@ def test_thinking(tmp_path):
 def test_what_coding_agents_send_along(client, server):
     """Adaptive thinking leaves it to the model, which here cannot; edits of earlier reasoning are the template's business."""
     body = {"max_tokens": 4, "messages": [{"role": "user", "content": "x"}], "thinking": {"type": "adaptive"}, "output_config": {"effort": "max"},
-            "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}, "speed": "standard", "container": None,
+            "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}, "mcp_servers": [], "speed": "standard", "container": None,
             "tools": [{"name": "look", "input_schema": {"type": "object"}, "defer_loading": False, "allowed_callers": ["direct"]}]}
     status, _, answer = server.post("/v1/messages?beta=true", body)
     assert status == 200 and answer["type"] == "message", answer

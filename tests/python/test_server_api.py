@@ -3,6 +3,7 @@
 import base64
 import json
 import math
+import re
 import struct
 import threading
 
@@ -336,8 +337,79 @@ def test_responses(client):
     assert [e.sequence_number for e in events] == list(range(len(events)))
     assert "".join(e.delta for e in events if e.type == "response.output_text.delta") == made.output_text
     assert events[-1].response.output_text == made.output_text
-    with pytest.raises(openai.BadRequestError):
+    with pytest.raises(openai.BadRequestError) as refused:
         client.responses.create(model="tiny", input="x", previous_response_id="resp_1")
+    assert (refused.value.param, refused.value.code) == ("previous_response_id", "previous_response_not_found")
+
+
+def test_tokens_of_a_response_are_counted(client):
+    question = {"input": [{"role": "user", "content": "Say hello."}], "instructions": "Be brief."}
+    tool = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
+    first = client.responses.create(model="tiny", max_output_tokens=4, **question)
+    assert client.responses.input_tokens.count(**question).input_tokens == first.usage.input_tokens
+    more = {"input": "And now?", "previous_response_id": first.id}
+    second = client.responses.create(model="tiny", max_output_tokens=4, **more)
+    assert client.responses.input_tokens.count(**more).input_tokens == second.usage.input_tokens
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.responses.input_tokens.count(input="x", tools=[{**tool, "name": "a b"}])
+    assert refused.value.param == "tools[0].name"
+
+
+def test_responses_continue_stored_ones(client):
+    ask = {"model": "tiny", "max_output_tokens": 8, "temperature": 0}
+    first = client.responses.create(**ask, input="Say hello.", instructions="Be brief.")
+    assert client.responses.retrieve(first.id).output == first.output
+    second = client.responses.create(**ask, input="And again.", previous_response_id=first.id)
+    history = [{"role": "user", "content": "Say hello."}, *(o.to_dict() for o in first.output), {"role": "user", "content": "And again."}]
+    whole = client.responses.create(**ask, input=history, store=False)
+    assert (second.output_text, second.usage.input_tokens) == (whole.output_text, whole.usage.input_tokens)
+    assert second.previous_response_id == first.id and second.store and not whole.store
+    items = list(client.responses.input_items.list(second.id, order="asc", limit=1))  # three pages
+    assert [(i.role, i.content[0].text) for i in items] == [("user", "Say hello."), ("assistant", first.output_text), ("user", "And again.")]
+    client.responses.delete(first.id)
+    for gone in (first.id, whole.id):
+        with pytest.raises(openai.NotFoundError):
+            client.responses.retrieve(gone)
+    *_, last = client.responses.create(**ask, input="Once more.", previous_response_id=second.id, stream=True)
+    assert client.responses.retrieve(last.response.id).output_text == last.response.output_text
+    with pytest.raises(openai.BadRequestError):
+        client.responses.cancel(second.id)
+
+
+def test_truncation_drops_the_oldest_turns(client):
+    turns = [{"role": ("user", "assistant")[i % 2], "content": f"{i} " + "word " * 40} for i in range(21)]
+    ask = {"model": "tiny", "max_output_tokens": 8, "temperature": 0, "instructions": "Be brief."}
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.responses.create(**ask, input=turns)
+    assert refused.value.code == "context_length_exceeded"
+    cut = client.responses.create(**ask, input=turns, truncation="auto")
+    kept = next(n for n in range(1, 21, 2) if client.responses.create(**ask, input=turns[-n:]).usage.input_tokens == cut.usage.input_tokens)
+    with pytest.raises(openai.BadRequestError):
+        client.responses.create(**ask, input=turns[-kept - 2:])
+    with pytest.raises(openai.BadRequestError):
+        client.responses.create(**ask, input="word " * 1000, truncation="auto")
+
+
+def test_custom_tools_take_text(client):
+    three = {"type": "grammar", "syntax": "regex", "definition": "[0-9]{3}"}
+    ask = {"model": "tiny", "input": "Hi", "max_output_tokens": 100, "temperature": 0, "parallel_tool_calls": False, "tools": [{"type": "custom", "name": "py", "format": three}]}
+    call = client.responses.create(**ask, tool_choice={"type": "custom", "name": "py"}).output[0]
+    assert (call.type, call.name) == ("custom_tool_call", "py") and re.fullmatch("[0-9]{3}", call.input)
+    events = list(client.responses.create(**ask, tool_choice="required", stream=True))
+    assert [e.delta for e in events if e.type == "response.custom_tool_call_input.delta"] == [call.input]
+    history = [{"role": "user", "content": "Hi"}, call.to_dict(), {"type": "custom_tool_call_output", "call_id": call.call_id, "output": "4"}]
+    assert client.responses.create(**{**ask, "input": history}).usage.input_tokens > 0
+    tools = [{"type": "custom", "custom": {"name": "py", "format": {"type": "grammar", "grammar": {"syntax": "regex", "definition": "[0-9]{3}"}}}}]
+    more = {"messages": [{"role": "user", "content": "Hi"}], "tools": tools, "tool_choice": {"type": "custom", "custom": {"name": "py"}}, "parallel_tool_calls": False, "max_tokens": 100}
+    choice = chat(client, **more).choices[0]
+    made = choice.message.tool_calls[0]
+    assert choice.finish_reason == "tool_calls" and made.custom.name == "py" and made.custom.input == call.input
+    deltas = [c.choices[0].delta.tool_calls[0].to_dict() for c in chat(client, **more, stream=True) if c.choices[0].delta.tool_calls]
+    assert [d["custom"].get("input") for d in deltas] == ["", call.input] and deltas[0]["type"] == "custom"
+    sent = [{"role": "user", "content": "Hi"}, choice.message.to_dict(), {"role": "tool", "tool_call_id": made.id, "content": "4"}]
+    assert chat(client, messages=sent, tools=tools).usage.prompt_tokens > 0
+    with pytest.raises(openai.BadRequestError, match="Lark"):
+        client.responses.create(**{**ask, "tools": [{"type": "custom", "name": "py", "format": {**three, "syntax": "lark"}}]})
 
 
 def test_responses_have_logprobs_of_the_text_alone(tmp_path):

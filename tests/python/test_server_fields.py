@@ -98,13 +98,13 @@ SAMPLING = [
 ]
 HARMLESS = [("store", True, [("yes", TYPE)]), ("metadata", {"a": "b"}, [({"a": 1}, TYPE)]), ("service_tier", "auto", [(1, TYPE)]),
             ("safety_identifier", "x", [(1, TYPE)]), ("prompt_cache_key", "k", [(1, TYPE)]), ("prediction", {"type": "content", "content": "x"}, [(1, TYPE)]),
-            ("prompt_cache_retention", "24h", [(1, TYPE)]), ("prompt_cache_options", {"ttl": "30m"}, [(1, TYPE)])]
+            ("prompt_cache_retention", "24h", [(1, TYPE)]), ("session_id", "s", [(1, TYPE)]), ("prompt_cache_options", {"ttl": "30m"}, [(1, TYPE)])]
 HARMLESS = [(field, value, {}, same, bad) for field, value, bad in HARMLESS]
 
 
 def unsupported(*fields):
     """Fields of OpenAI's API that must be absent or null."""
-    return [(field, None, {}, same, [({}, TYPE)]) for field in fields]
+    return [(field, None, {}, same, [({}, "unsupported_value")]) for field in fields]
 
 
 TABLE = {
@@ -166,10 +166,10 @@ TABLE = {
         ("text", {"format": {"type": "json_schema", "name": "x", "schema": SCHEMA}}, {"max_output_tokens": 100}, is_a_form, [({"format": {"type": "xml"}}, None), ({"verbosity": "loud"}, None)]),
         ("text", {"verbosity": "high"}, {}, lambda a, p: other(a, p) and a["text"]["verbosity"] == "high", []),
         ("reasoning", {"effort": "none", "summary": "auto"}, {}, same, [({"effort": "high"}, None), ({"summary": "long"}, None)]),
-        ("truncation", "disabled", {}, same, [("auto", None)]),
+        ("truncation", "auto", {}, same, [("some", None)]),
         ("metadata", {"a": "b"}, {}, lambda a, p: a["metadata"] == {"a": "b"}, [({"a": 1}, TYPE)]),
         ("user", "me", {}, same, [(1, TYPE)]),
-        ("store", False, {}, same, [("x", TYPE)]),
+        ("store", False, {}, lambda a, p: same(a, p) and a["store"] is False, [("x", TYPE)]),
         ("previous_response_id", None, {}, same, [("resp_1", None)]),
         ("background", True, {}, lambda a, p: a["status"] == "in_progress" and a["background"] and a["id"].startswith("resp_"), [("yes", TYPE)]),
         ("top_k", 1, {"temperature": 2}, same, [(-2, LEAST)]),
@@ -265,6 +265,37 @@ def test_errors_found_late_name_their_field(server, path, more, param):
     status, _, answer = server.post(path, {**BASE[path], **more})
     assert status == 400 and answer["error"]["param"] == param, answer
     assert ("context_length_exceeded" == answer["error"]["code"]) == ("a" * 3000 in json.dumps(more)), answer
+
+
+@pytest.mark.parametrize("path, more, message", [
+    (CHAT, {"audio": {"voice": "alloy"}}, "'audio' is not supported"),
+    (RESPONSES, {"conversation": "conv_1"}, "'conversation' is not supported: send the whole conversation"),
+    (RESPONSES, {"prompt": {"id": "pmpt_1"}}, "'prompt' is not supported: send the text"),
+    ("/api/chat", {"messages": [{"role": "user", "content": "x", "images": ["aa"]}]},
+     "'messages[0].images' is not supported: this server takes no images"),
+    ("/api/generate", {"prompt": "x", "template": "{{ .Prompt }}"}, "'template' is not supported: the model's own template is used"),
+    ("/api/chat", {"messages": MESSAGES, "format": "xml"}, "'format' must be one of: json"),
+    (TEXT, {"prompt": [-1]}, "'prompt[0]' must be at least 0"),
+    (TEXT, {"prompt": [[3], [-1]]}, "'prompt[1][0]' must be at least 0"),
+])
+def test_refusals_say_what_is_wrong(server, path, more, message):
+    status, _, answer = server.post(path, {**BASE.get(path, {"model": "tiny"}), **more})
+    assert status == 400, answer
+    error = answer["error"]
+    assert (error if isinstance(error, str) else error["message"]) == message
+
+
+@pytest.mark.parametrize("path, meant", [
+    ("/chat/completions", CHAT), ("//v1/chat/completions", CHAT), ("/v1/chat/completions/", CHAT), ("/v1/v1/messages", "/v1/messages"),
+    ("/v1//embeddings", EMBED), ("/v1/api/chat", "/api/chat"), ("/v1", None), ("/v1/files", None), ("/v1/chat", None), ("/", "GET"),
+])
+def test_a_mistyped_address_is_corrected(server, path, meant):
+    status, _, answer = server.post(path, {})
+    if meant == "GET":
+        assert status == 405
+        return
+    message = answer["error"] if isinstance(answer["error"], str) else answer["error"]["message"]
+    assert status == 404 and message == f"there is nothing at {path}" + (f"; did you mean {meant}?" if meant else "")
 
 
 @pytest.mark.parametrize("field", ["n", "best_of"])

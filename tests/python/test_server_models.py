@@ -241,5 +241,6 @@ def test_names_and_ps(millrace, folder):
         found = {model["id"]: model for model in millrace.json("ps", "--url", server.url)["models"]}
         assert found["a"]["state"] == "unloaded" and found["b"]["state"] == "loaded" and found["b"]["bytes"] > 0
         table = millrace.run("ps", "--url", server.url + "/v1/").stdout.decode()
+        assert table == millrace.run("ps", "--url", server.url.removeprefix("http://")).stdout.decode()
         assert "unloaded" in table and "loaded" in table
     assert "127.0.0.1:9" in millrace.fails("ps", "--url", "http://127.0.0.1:9")

@@ -25,8 +25,9 @@ def test_health(server):
 def test_unknown_addresses_and_methods(server):
     status, _, body = server.get("/v1/nothing")
     assert status == 404 and body["error"]["code"] == "not_found"
-    status, headers, _ = server.get("/v1/chat/completions")
-    assert status == 405 and headers["Allow"] == "POST"
+    for path in ("/v1/chat/completions", "/v1/responses/input_tokens"):  # the second is no id of a response
+        status, headers, _ = server.get(path)
+        assert status == 405 and headers["Allow"] == "POST"
     for path in ("/../../etc/passwd", "/%2e%2e/etc/passwd", "/etc/passwd"):
         assert server.get(path)[0] == 404
 

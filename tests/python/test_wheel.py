@@ -19,6 +19,7 @@ from conftest import GOLDENS, ROOT
 WHEEL = os.environ.get("MILLRACE_WHEEL")
 pytestmark = pytest.mark.skipif(not WHEEL, reason="MILLRACE_WHEEL names no wheel")
 CASE = GOLDENS / "llama_gqa"
+LORAS = ROOT / "tests" / "data" / "loras"
 # Beside glibc, the libraries that the wheel loads from its own folder where the system has none.
 GLIBC = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libresolv.so.2", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 RUNTIME = {"libgcc_s.so.1", "libstdc++.so.6", "libz.so.1"}
@@ -257,6 +258,79 @@ def test_other_threads_run_while_the_model_computes(chat):
     done.set()
     thread.join()
     assert after - before > 1000
+
+
+# Adapters.
+
+
+@pytest.fixture(scope="session")
+def adapted(package):
+    """The golden model with a PEFT adapter."""
+    template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+    with package.LLM(CASE / "model.gguf", threads=1, exact=True, sequences=4, chat_template=template, lora={"one": LORAS / "llama"}) as loaded:
+        yield loaded
+
+
+def test_adapters_compute_pefts_logits(adapted):
+    from safetensors.numpy import load_file
+
+    expected = load_file(LORAS / "llama" / "expected.safetensors")
+    logits = adapted.logits(expected["tokens"], lora="one")
+    assert np.abs(logits - expected["logits"]).max() <= 1e-4 * np.abs(expected["logits"]).max()
+    assert np.abs(adapted.logits(expected["tokens"]) - logits).max() > 0.01 * np.abs(logits).max()
+
+
+def test_every_call_chooses_an_adapter(adapted):
+    settings = {"max_tokens": 8, "temperature": 0, "ignore_eos": True}
+    plain, one = (adapted.generate("hello", lora=lora, **settings).tokens for lora in (None, "one"))
+    assert plain != one
+    assert [output.tokens for output in adapted.generate(["hello", "hello"], lora="one", **settings)] == [one, one]
+    assert adapted.chat("hello", lora="one", **settings).tokens == one
+    assert [token for delta in adapted.stream("hello", lora="one", **settings) for token in delta.tokens] == one
+    assert not np.allclose(adapted.embed("hello", pooling="mean"), adapted.embed("hello", pooling="mean", lora="one"))
+    assert adapted.search("hello", 16, lora="one", seed=1).answers
+
+    async def main():
+        both = await asyncio.gather(adapted.agenerate("hello", **settings), adapted.agenerate("hello", lora="one", **settings))
+        assert [output.tokens for output in both] == [plain, one]
+        assert (await adapted.achat("hello", lora="one", **settings)).tokens == one
+        assert [token async for delta in adapted.astream("hello", lora="one", **settings) for token in delta.tokens] == one
+
+    asyncio.run(main())
+
+
+def test_adapters_come_and_go(adapted, package):
+    settings = {"max_tokens": 8, "temperature": 0, "ignore_eos": True}
+    one = adapted.generate("hello", lora="one", **settings).tokens
+    assert adapted.loras == ["one"]
+    adapted.load_lora("two", LORAS / "llama" / "adapter.gguf")
+    assert adapted.loras == ["one", "two"] and adapted.generate("hello", lora="two", **settings).tokens == one
+    with pytest.raises(ValueError, match="'two' is loaded already"):
+        adapted.load_lora("two", LORAS / "llama_patterns")
+    adapted.load_lora("two", LORAS / "llama_patterns", replace=True)
+    assert adapted.generate("hello", lora="two", **settings).tokens != one
+    running = adapted.stream("hello", lora="two", **settings)
+    adapted.unload_lora("two")
+    assert len([token for delta in running for token in delta.tokens]) == 8
+    assert adapted.loras == ["one"]
+    for call in (lambda: adapted.generate("hello", lora="two"), lambda: adapted.logits("hello", lora="two"), lambda: adapted.unload_lora("two")):
+        with pytest.raises(ValueError, match="'two'"):
+            call()
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        adapted.load_lora("two", "nowhere")
+    with pytest.raises(RuntimeError, match="gemma3"):
+        adapted.load_lora("two", LORAS / "gemma3")
+    assert adapted.loras == ["one"]
+    with package.LLM(CASE / "model.gguf", threads=1, lora=[LORAS / "llama"]) as listed:
+        assert listed.loras == ["llama"]
+    with package.LLM(CASE / "model.gguf", threads=1) as without, pytest.raises(ValueError, match="without room for adapters"):
+        without.load_lora("one", LORAS / "llama")
+
+
+def test_the_server_has_adapters(package):
+    with package.Server(CASE / "model.gguf", threads=1, name="tiny", lora={"one": LORAS / "llama"}) as server:
+        with urllib.request.urlopen(f"{server.url}/models", timeout=60) as answer:
+            assert {model["id"]: model.get("parent") for model in json.load(answer)["data"]} == {"tiny": None, "one": "tiny"}
 
 
 # Vectors.

@@ -345,6 +345,20 @@ TEST_F(HttpSessionTest, DropsASlowReader) {
   EXPECT_TRUE(wire_->closed);
 }
 
+TEST_F(HttpSessionTest, OnePieceMayExceedTheBacklog) {
+  answer_at_once_ = false;
+  host_.limits.backlog = 1000;
+  send(kPost);
+  bool gone = false;
+  open_->on_gone([&] { gone = true; });
+  open_->begin_stream({.content_type = "text/event-stream"});
+  open_->write(std::string(5000, 'x'));  // a held answer leaves in one piece
+  open_->end_stream();
+  wire_->run();
+  EXPECT_FALSE(gone);
+  EXPECT_FALSE(wire_->closed);
+}
+
 TEST_F(HttpSessionTest, DropsAnExchangeThatNobodyAnswers) {
   answer_at_once_ = false;
   send(kPost);

@@ -114,9 +114,9 @@ TEST_F(KeptStreamTest, OnlyTheOwnerFindsIt) {
   const auto stream = all.begin("ann");
   all.keep("resp_1", stream);
   EXPECT_EQ(all.find("resp_1", "ann"), stream);
-  EXPECT_THROW(all.find("resp_1", "ben"), ApiError);
-  EXPECT_THROW(all.find("resp_1", ""), ApiError);
-  EXPECT_THROW(all.find("resp_2", "ann"), ApiError);
+  EXPECT_EQ(all.find("resp_1", "ben"), nullptr);
+  EXPECT_EQ(all.find("resp_1", ""), nullptr);
+  EXPECT_EQ(all.find("resp_2", "ann"), nullptr);
 }
 
 TEST_F(KeptStreamTest, NumberBytesAndTimeAreBounded) {

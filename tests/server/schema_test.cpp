@@ -6,6 +6,7 @@
 #include "server/requests/api_error.h"
 #include "server/requests/chat_request.h"
 #include "server/requests/completions_request.h"
+#include "server/requests/custom_tools.h"
 #include "server/requests/responses_request.h"
 #include "server/routes.h"
 
@@ -106,8 +107,9 @@ TEST(Schema, NamesEveryWordThatWouldDo) {
   const std::string start = R"({"messages":[{"role":"user","content":"hi"}],"response_format":)";
   EXPECT_EQ(message(R"({"messages":[{"role":"wizard","content":"x"}]})"),
             "'messages[0].role' must be one of: system, developer, user, assistant, tool, function");
-  EXPECT_EQ(message(start + R"({"type":"xml"}})"),
-            "'response_format.type' must be one of: text, json_object, json_schema, regex, grammar");
+  EXPECT_EQ(
+      message(start + R"({"type":"xml"}})"),
+      "'response_format.type' must be one of: text, json_object, json_schema, regex, grammar; 'xml' is not supported");
   EXPECT_EQ(message(start + "{}}"), "'response_format.type' is required");
   EXPECT_EQ(message(start + "3}"), "'response_format' must be of type object or null, but is of type number");
 }
@@ -123,6 +125,29 @@ TEST(Schema, TemplatesSeePlainMessages) {
   EXPECT_EQ(seen[1]["tool_calls"][0]["function"]["arguments"], parse_json(R"({"x":1})"));
   EXPECT_EQ(seen[1]["tool_calls"][1]["function"]["arguments"], "{oops");
   EXPECT_EQ(seen[2]["tool_call_id"], "1");
+}
+
+TEST(Schema, CustomToolsAreFunctionsOfOneText) {
+  const auto r = responses_fields().read(parse_json(R"({"input":[
+    {"type":"custom_tool_call","call_id":"c","name":"py","input":"1\n"},
+    {"type":"custom_tool_call_output","call_id":"c","output":"2"}],
+    "tools":[{"type":"custom","name":"py","format":{"type":"grammar","syntax":"regex","definition":"a|b"}}],
+    "tool_choice":{"type":"custom","name":"py"}})"));
+  const ChatRequest chat = to_chat_request(r);
+  const Json& function = chat.tools[0]["function"];
+  EXPECT_EQ(function["parameters"]["properties"]["input"]["pattern"], "^(?:a|b)$");
+  EXPECT_EQ(function["strict"], true);
+  EXPECT_EQ(chat.custom_tools, std::vector<std::string>{"py"});
+  EXPECT_EQ(chat.tool_choice["function"]["name"], "py");
+  EXPECT_EQ(template_messages(chat.messages)[0]["tool_calls"][0]["function"]["arguments"]["input"], "1\n");
+  EXPECT_EQ(custom_input(custom_arguments("a\"b\n")), "a\"b\n");
+  EXPECT_EQ(custom_input(R"({"input": "cut)"), "cut");
+  EXPECT_EQ(custom_input(R"({"input": "cut\)"), "cut");
+  EXPECT_EQ(custom_input(R"({"input": "cut\u00)"), "cut");
+  EXPECT_EQ(custom_input(R"({"inp)"), "");
+  const Json lark = parse_json(R"({"input":"x","tools":[{"type":"custom","name":"p","format":
+    {"type":"grammar","syntax":"lark","definition":"start: \"a\""}}]})");
+  EXPECT_THROW(to_chat_request(responses_fields().read(lark)), ApiError);
 }
 
 TEST(Schema, Prompts) {
@@ -154,7 +179,7 @@ TEST(Schema, ResponsesBecomeChats) {
   // The translation is a valid chat request.
   const Json body{{"messages", chat.messages}, {"tools", chat.tools}, {"response_format", chat.response_format}};
   EXPECT_NO_THROW(chat_fields().read(body));
-  EXPECT_NE(refusal([] { responses_fields().read(parse_json(R"({"input":"x","previous_response_id":"r"})")); }), kFine);
+  EXPECT_NE(refusal([] { responses_fields().read(parse_json(R"({"input":"x","previous_response_id":""})")); }), kFine);
   EXPECT_NE(refusal([] { responses_fields().read(parse_json(R"({"input":"x","background":1})")); }), kFine);
 }
 

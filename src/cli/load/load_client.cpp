@@ -32,12 +32,6 @@ struct FreeList {
   void operator()(curl_slist* list) const { curl_slist_free_all(list); }
 };
 
-std::string base_url(std::string url) {
-  if (url.find("://") == std::string::npos) url = "http://" + url;
-  while (url.ends_with('/')) url.pop_back();
-  return url.ends_with("/v1") ? url : url + "/v1";
-}
-
 std::unique_ptr<curl_slist, FreeList> headers_of(const LoadPlan& plan) {
   curl_slist* list = nullptr;
   if (!plan.key.empty()) list = curl_slist_append(list, ("Authorization: Bearer " + plan.key).c_str());
@@ -269,6 +263,12 @@ size_t append(char* data, size_t size, size_t count, void* user) {
 }
 
 }  // namespace
+
+std::string base_url(std::string url) {
+  if (url.find("://") == std::string::npos) url = "http://" + url;
+  while (url.ends_with('/')) url.pop_back();
+  return url.ends_with("/v1") ? url : url + "/v1";
+}
 
 std::string first_model(const LoadPlan& plan) {
   const std::unique_ptr<CURL, CloseEasy> handle(curl_easy_init());

@@ -49,6 +49,9 @@ struct LoadProgress {
 // Ctrl-C ends it early and keeps the results so far. Throws Network if the server is unreachable.
 std::vector<LoadedRequest> run_load(const LoadPlan& plan, const std::function<void(const LoadProgress&)>& progress);
 
+// The address of an API from that of its server, with or without http:// and /v1.
+std::string base_url(std::string url);
+
 // The first model that the server lists. Throws Network.
 std::string first_model(const LoadPlan& plan);
 

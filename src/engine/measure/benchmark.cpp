@@ -19,18 +19,19 @@ using Clock = std::chrono::steady_clock;
 // Sequences of random tokens, filled to a depth and then extended step by step.
 class Streams {
  public:
-  Streams(Runner& runner, const BenchmarkCase& test)
+  Streams(Runner& runner, const BenchmarkCase& test, Drafter* drafter)
       : runner_(runner),
+        drafter_(drafter),
         test_(test),
         step_(runner.options().rows, runner.options().sequences, runner.options().logit_rows) {
     for (const auto& adapter : runner.rank().adapters().all()) adapters_.push_back(adapter->slot);
     std::mt19937 random(42);
     std::uniform_int_distribution<int32_t> token(0, static_cast<int32_t>(runner.model().config().vocab - 1));
-    // Sequences begin at different tokens: equal rows would choose the same experts of a mixture.
+    // Each sequence has its own tokens: equal rows would choose the same experts of a mixture.
     const int32_t longest = test.depth + test.tokens + test.drafts;
-    tokens_.resize(static_cast<size_t>(longest + test.batch));
-    std::generate(tokens_.begin(), tokens_.end(), [&] { return token(random); });
     for (int32_t i = 0; i < test.batch; ++i) {
+      auto& tokens = tokens_.emplace_back(static_cast<size_t>(longest) + 1);
+      std::generate(tokens.begin(), tokens.end(), [&] { return token(random); });
       auto& table = tables_.emplace_back(runner.state().new_table(longest));
       MR_ASSERT(table.reserve(longest));
       slots_.push_back(runner.state().new_slot());
@@ -39,6 +40,10 @@ class Streams {
           .temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .seed = 1, .stream = static_cast<uint64_t>(i)};
       if (test.draw) samplers_.emplace_back(params, static_cast<int32_t>(runner.model().config().vocab));
     }
+    drafts_.resize(tables_.size() * static_cast<size_t>(test.drafts));
+  }
+  ~Streams() {
+    for (size_t i = 0; drafter_ != nullptr && i < tables_.size(); ++i) drafter_->forget(i);
   }
 
   // Extends every sequence from `past` by `count` tokens, in steps as large as the runner allows.
@@ -51,6 +56,7 @@ class Streams {
         step_.add(slice(row, past + done, rows), past + done, past + count, tables_[row].pages(), wanted,
                   slots_[row].id(), adapter(row));
         runner_.run(step_.batch());
+        follow({{row, tokens_of(row, past + done + rows + 1), tables_[row].pages(), 0, past + done, rows}});
         done += rows;
         throw_if_interrupted();
       }
@@ -79,17 +85,20 @@ class Streams {
   }
 
   // Steps that verify drafts. Whether a draft is accepted is drawn, not computed, with the same result for all
-  // sequences of a step. Returns the tokens of each sequence.
+  // sequences of a step. Tokens of a drafter are taken as far as they are accepted. Returns the tokens of each
+  // sequence.
   int32_t generate_drafted(int32_t past, int32_t count) {
     std::mt19937 random(7);
     std::bernoulli_distribution is_right(test_.acceptance);
     int32_t done = 0;
     while (done < count) {
+      draft(past + done + 1);
       copy_slots(slots_, checkpoints_);
       verify(past + done, 1 + test_.drafts, /*drafts=*/true);
       int32_t accepted = 0;
       while (accepted < test_.drafts && is_right(random)) ++accepted;
       draw_verified(accepted + 1);
+      follow_verified(past + done, accepted + 1);
       if (runner_.state().has_slots() && accepted < test_.drafts) {
         // Recurrent state returns to the checkpoint, and the next step computes the accepted tokens again.
         copy_slots(checkpoints_, slots_);
@@ -146,31 +155,60 @@ class Streams {
         samplers_[i].sample({logits.row<float>(first + row), static_cast<size_t>(logits.cols)});
     }
   }
+  // Drafts for sequences of so many known tokens, written behind them. The rejected ones are replaced by others, as the
+  // model's own choice would.
+  void draft(int32_t length) {
+    if (drafter_ == nullptr) return;
+    asks_.clear();
+    const auto most = static_cast<size_t>(test_.drafts);
+    for (size_t i = 0; i < tables_.size(); ++i)
+      asks_.push_back({i, tokens_of(i, length), std::span(drafts_).subspan(i * most, most), 0, tables_[i].pages()});
+    drafter_->draft_all(asks_);
+    for (size_t i = 0; i < tables_.size(); ++i)
+      std::copy_n(asks_[i].draft.begin(), asks_[i].given, tokens_[i].begin() + length);
+  }
+  void follow_verified(int32_t position, int32_t rows) {
+    if (drafter_ == nullptr) return;
+    std::vector<FollowedRows> all;
+    for (size_t i = 0; i < tables_.size(); ++i) {
+      const int32_t next = position + rows;  // chosen by the model: not the rejected draft
+      const auto at = static_cast<size_t>(next);
+      if (rows <= test_.drafts)
+        tokens_[i][at] = (tokens_[i][at] + 1) % static_cast<int32_t>(runner_.model().config().vocab);
+      const auto row = static_cast<int32_t>(i) * (1 + test_.drafts);
+      all.push_back({i, tokens_of(i, next + 1), tables_[i].pages(), row, position, rows, /*drafts=*/true,
+                     /*decoded=*/true});
+    }
+    follow(all);
+  }
+  void follow(std::span<const FollowedRows> rows) {
+    if (drafter_ != nullptr && drafter_->follows()) drafter_->follow(rows);
+  }
+  void follow(std::initializer_list<FollowedRows> rows) { follow(std::span(rows.begin(), rows.size())); }
   void copy_slots(const std::vector<Slot>& from, const std::vector<Slot>& to) {
     if (!runner_.state().has_slots()) return;
     for (size_t i = 0; i < from.size(); ++i) runner_.state().copy_slot(from[i].id(), to[i].id());
   }
   std::span<const int32_t> slice(size_t sequence, int32_t begin, int32_t count) const {
-    return std::span(tokens_).subspan(sequence + static_cast<size_t>(begin), static_cast<size_t>(count));
+    return std::span(tokens_[sequence]).subspan(static_cast<size_t>(begin), static_cast<size_t>(count));
   }
+  std::span<const int32_t> tokens_of(size_t sequence, int32_t count) const { return slice(sequence, 0, count); }
+
   Runner& runner_;
+  Drafter* drafter_;  // null: drafts cost nothing
   const BenchmarkCase& test_;
   StepBatch step_;
-  std::vector<int32_t> tokens_;
+  std::vector<std::vector<int32_t>> tokens_;  // by sequence
+  std::vector<int32_t> drafts_;               // [sequences, drafts]
+  std::vector<DraftAsk> asks_;
   std::vector<int32_t> adapters_;  // slots
   std::vector<BlockTable> tables_;
   std::vector<Slot> slots_, checkpoints_;
   std::vector<Sampler> samplers_;  // empty: argmax
 };
 
-double median_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 != 0 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
 // Time of the whole case: the sum over its steps.
-StepCost case_cost(Runner& runner, const BenchmarkCase& t) {
+StepCost case_cost(Runner& runner, const BenchmarkCase& t, Runner* passes) {
   StepCost total;
   const auto add = [&](const StepCost& step, int64_t times) {
     total.expected.add(step.expected, times);
@@ -178,7 +216,9 @@ StepCost case_cost(Runner& runner, const BenchmarkCase& t) {
   };
   if (t.kind == BenchmarkCase::Kind::Generate && t.drafts > 0) {
     const int64_t rows = int64_t{t.batch} * (1 + t.drafts);
-    add(step_cost(runner, rows, t.batch, t.depth + t.tokens / 2, rows), 1);
+    const int64_t context = t.depth + t.tokens / 2;
+    add(step_cost(runner, rows, t.batch, context, rows), 1);
+    if (passes != nullptr) add(step_cost(*passes, t.batch, t.batch, context, t.batch), t.drafts);
     const double steps = t.tokens / tokens_per_step(t.drafts, t.acceptance);
     for (auto& entry : total.expected.entries) entry.us *= steps;
     total.roof_us *= steps;
@@ -197,6 +237,12 @@ StepCost case_cost(Runner& runner, const BenchmarkCase& t) {
 }
 
 }  // namespace
+
+double median_of(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 != 0 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
 
 int64_t BenchmarkCase::positions(int block_size) const {
   return int64_t{batch} * ((depth + tokens + drafts + block_size - 1) / block_size) * block_size;
@@ -228,8 +274,8 @@ FittingCases cases_that_fit(std::vector<BenchmarkCase> cases, LoadOptions option
 
 std::string BenchmarkCase::name() const { return fmt::format("{}{}", kind == Kind::Prompt ? "pp" : "tg", tokens); }
 
-BenchmarkResult run_benchmark(Runner& runner, const BenchmarkCase& test, int repetitions) {
-  Streams streams(runner, test);
+BenchmarkResult run_benchmark(Runner& runner, const BenchmarkCase& test, int repetitions, Drafter* drafter) {
+  Streams streams(runner, test, drafter);
   if (test.depth > 0) streams.prefill(0, test.depth);
   streams.run();
   BenchmarkResult result{test, {}, 0, 0, {}};
@@ -239,16 +285,18 @@ BenchmarkResult run_benchmark(Runner& runner, const BenchmarkCase& test, int rep
     result.samples.push_back(tokens / std::chrono::duration<double>(Clock::now() - start).count());
   }
   result.median = median_of(result.samples);
-  const double best_possible = double(test.tokens) * test.batch / (case_cost(runner, test).roof_us * 1e-6);
+  Runner* passes = drafter == nullptr ? nullptr : drafter->passes();
+  const double best_possible = double(test.tokens) * test.batch / (case_cost(runner, test, passes).roof_us * 1e-6);
   result.percent_of_roof = 100 * result.median / best_possible;
-  runner.ops().observe(Ops::Mode::Measure, &result.ops);
+  const std::vector<Runner*> observed = passes == nullptr ? std::vector{&runner} : std::vector{&runner, passes};
+  for (Runner* one : observed) one->ops().observe(Ops::Mode::Measure, &result.ops);
   streams.run();
-  runner.ops().observe(Ops::Mode::Run);
+  for (Runner* one : observed) one->ops().observe(Ops::Mode::Run);
   return result;
 }
 
-BenchmarkResult predict_benchmark(Runner& runner, const BenchmarkCase& test) {
-  const StepCost cost = case_cost(runner, test);
+BenchmarkResult predict_benchmark(Runner& runner, const BenchmarkCase& test, Runner* passes) {
+  const StepCost cost = case_cost(runner, test, passes);
   const double tokens = double(test.tokens) * test.batch;
   const double us = cost.expected_us();
   return {test, {}, tokens / (us * 1e-6), 100 * cost.roof_us / us, cost.expected};

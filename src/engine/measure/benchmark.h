@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/function_ref.h"
+#include "engine/drafter.h"
 #include "engine/runner.h"
 
 namespace millrace {
@@ -44,10 +45,13 @@ struct FittingCases {
 FittingCases cases_that_fit(std::vector<BenchmarkCase> cases, LoadOptions options,
                             FunctionRef<bool(const LoadOptions&)> fits);
 
-// Runs one untimed warm-up and then `repetitions` timed ones.
-BenchmarkResult run_benchmark(Runner& runner, const BenchmarkCase& test, int repetitions);
+// Runs one untimed warm-up and then `repetitions` timed ones. With a drafter the time includes its work: it drafts
+// before each step with drafts and follows all steps, as in the engine. Its tokens are accepted as the case says.
+BenchmarkResult run_benchmark(Runner& runner, const BenchmarkCase& test, int repetitions, Drafter* drafter = nullptr);
 
-// The same from estimates and stored measurements, without running a step.
-BenchmarkResult predict_benchmark(Runner& runner, const BenchmarkCase& test);
+// The same from estimates and stored measurements, without running a step. `passes`: of a drafter (Drafter::passes).
+BenchmarkResult predict_benchmark(Runner& runner, const BenchmarkCase& test, Runner* passes = nullptr);
+
+double median_of(std::vector<double> values);
 
 }  // namespace millrace

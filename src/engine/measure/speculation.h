@@ -12,13 +12,15 @@ namespace millrace {
 struct SpeculationCost {
   int64_t batch = 0;
   int32_t draft = 0;      // tokens per sequence
-  double us = 0;          // expected time of the step
+  double us = 0;          // expected time of the step and of the passes that draft
   double break_even = 0;  // acceptance per token from which such drafts pay; above 1: they never do
 };
 
-// For each batch all draft lengths, and 0. `context`: cached positions of each sequence.
+// For each batch all draft lengths, and 0. `context`: cached positions of each sequence. `passes`: of a draft model or
+// heads (Drafter::passes); null: drafts cost nothing.
 std::vector<SpeculationCost> speculation_costs(Runner& runner, std::span<const int32_t> batches,
-                                               std::span<const int32_t> drafts, int64_t context);
+                                               std::span<const int32_t> drafts, int64_t context,
+                                               Runner* passes = nullptr);
 
 // Tokens that a step gives on average: 1 + p + p^2 + ... + p^draft.
 double tokens_per_step(int32_t draft, double acceptance);

@@ -48,33 +48,49 @@ class ManyQueries {
 
   // False: the unified maximum does not fit these scores.
   bool run(const Piece& piece, Partial& partial) {
-    const int64_t vectors = padded_vectors();
-    shape_.template start<variant>(partial);
-    std::fill(partial.maxima + shape_.vectors, partial.maxima + vectors, kNoScore);
-    std::fill(partial.totals + shape_.vectors, partial.totals + vectors, 0.0f);
-    std::fill(partial.sums + shape_.vectors * shape_.stride, partial.sums + vectors * shape_.stride, 0.0f);
-    transpose_queries(vectors);
+    start(partial);
+    transpose_queries();
     for (int begin = piece.begin, end; begin < piece.end; begin = end) {
       end = std::min(piece.end, (begin / kKvTile + 1) * kKvTile);
       const int n = end - begin;
       find_rows(begin, end, shape_.args.kv.keys);
       transpose_keys<dtype>(rows_, n, shape_.dim, shape_.stride, scratch_.values, scratch_.keys);
-      multiply<false>(scratch_.keys, kKvTile, scratch_.q, vectors, shape_.dim, n, vectors, scratch_.scores, vectors);
-      if (!weigh_tile(begin, n, vectors, partial)) return false;
+      if (!weigh(begin, n, partial)) return false;
       find_rows(begin, end, shape_.args.kv.values);
       for (int t = 0; t < n; ++t) widen_row<dtype>(rows_[t], shape_.dim, scratch_.values + t * shape_.stride);
-      multiply<true>(scratch_.scores, vectors, scratch_.values, shape_.stride, n, vectors, padded_to_lanes(shape_.dim),
-                     partial.sums, shape_.stride);
+      add(n, shape_.dim, partial);
     }
     return variant != Softmax::Unified || shape_.totals_are_sound(partial);
   }
 
- private:
+  // The parts of run(), for callers that make queries, keys and values in Scratch themselves.
+  void start(Partial& partial) const {
+    const int64_t vectors = padded_vectors();
+    shape_.template start<variant>(partial);
+    std::fill(partial.maxima + shape_.vectors, partial.maxima + vectors, kNoScore);
+    std::fill(partial.totals + shape_.vectors, partial.totals + vectors, 0.0f);
+    std::fill(partial.sums + shape_.vectors * shape_.stride, partial.sums + vectors * shape_.stride, 0.0f);
+  }
+  // Scores of a tile of n transposed keys, turned into weights.
+  bool weigh(int begin, int n, Partial& partial) const {
+    const int64_t vectors = padded_vectors();
+    multiply<false>(scratch_.keys, kKvTile, scratch_.q, vectors, shape_.dim, n, vectors, scratch_.scores, vectors);
+    return weigh_tile(begin, n, vectors, partial);
+  }
+  // Adds the weighted values, of `dim` elements each.
+  void add(int n, int64_t dim, Partial& partial) const {
+    const int64_t vectors = padded_vectors();
+    multiply<true>(scratch_.scores, vectors, scratch_.values, shape_.stride, n, vectors, padded_to_lanes(dim),
+                   partial.sums, shape_.stride);
+  }
+
+  // Columns of the transposed queries: query vectors, and zeros behind them.
   int64_t padded_vectors() const {
     constexpr int64_t kWhole = std::max<int64_t>(kLanes, kProductRows);
     return (shape_.vectors + kWhole - 1) / kWhole * kWhole;
   }
 
+ private:
   // Addresses of the keys (or values) of positions [begin, end); the last one is repeated up to a multiple of four.
   void find_rows(int begin, int end, const std::byte* base) {
     int t = 0;
@@ -86,7 +102,8 @@ class ManyQueries {
     for (; t % 4 != 0; ++t) rows_[t] = rows_[t - 1];
   }
 
-  void transpose_queries(int64_t vectors) const {
+  void transpose_queries() const {
+    const int64_t vectors = padded_vectors();
     for (int64_t vector = 0; vector < vectors; ++vector) {
       const int row = static_cast<int>(vector) / shape_.group, head = static_cast<int>(vector) % shape_.group;
       const float* q = row < shape_.tile.rows ? shape_.query(row, head) : nullptr;

@@ -41,6 +41,13 @@ class AttentionWorkspace {
            2 * static_cast<size_t>(AttentionSchedule::max_chunks(threads_)) * partial_bytes();
   }
 
+  // Of a worker.
+  size_t scratch_bytes() const {
+    return partial_bytes() +
+           static_cast<size_t>(vectors * (stride + kScoreStride + 1 + kKvTile / 2) + 2 * stride * kKvTile) *
+               sizeof(float);
+  }
+
   Scratch scratch(std::byte* base, int worker) const {
     std::byte* at = base + static_cast<size_t>(worker) * scratch_bytes();
     Scratch scratch{partial_at(at), reinterpret_cast<float*>(at + partial_bytes())};
@@ -74,11 +81,6 @@ class AttentionWorkspace {
     return partial;
   }
   size_t partial_bytes() const { return kRecord + static_cast<size_t>(vectors * (2 + stride)) * sizeof(float); }
-  size_t scratch_bytes() const {
-    return partial_bytes() +
-           static_cast<size_t>(vectors * (stride + kScoreStride + 1 + kKvTile / 2) + 2 * stride * kKvTile) *
-               sizeof(float);
-  }
 
   const int threads_;
 };

@@ -92,6 +92,9 @@ Convolve convolve_of(int taps) {
   return kEach[taps - 1];
 }
 
+// Floats that a channel reads and writes: weights and state once, input and output in each row.
+int64_t floats_of_channel(int taps, int64_t rows) { return 3 * taps + 2 * rows; }
+
 class SimdCausalConv final : public Kernel<CausalConvOp> {
  public:
   std::string_view name() const override { return "simd_" MR_TARGET_NAME; }
@@ -99,7 +102,7 @@ class SimdCausalConv final : public Kernel<CausalConvOp> {
     return hardware.isa.has(kTargetIsa) && p.taps >= 1 && p.taps <= CausalConvOp::kMostTaps;
   }
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
-    return row_work_us(p.rows * p.channels, 4.0 * (p.taps + 1), hardware);
+    return row_work_us(p.channels * floats_of_channel(p.taps, p.rows), sizeof(float), hardware);
   }
 
   void run(const Args& a, const Executor& executor) const override {
@@ -107,7 +110,8 @@ class SimdCausalConv final : public Kernel<CausalConvOp> {
     const int64_t channels = a.x.cols, pieces = (channels + kPiece - 1) / kPiece;
     const auto sequences = static_cast<int64_t>(a.sequences.size());
     if (sequences == 0) return;
-    for_rows(executor, sequences * pieces, a.x.rows * kPiece / sequences, [&](int64_t begin, int64_t end) {
+    const int64_t floats = kPiece * floats_of_channel(a.taps, a.x.rows / sequences);
+    for_rows(executor, sequences * pieces, floats, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t first = i % pieces * kPiece;
         one(a, a.sequences[static_cast<size_t>(i / pieces)], first, std::min(kPiece, channels - first));

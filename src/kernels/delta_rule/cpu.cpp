@@ -10,7 +10,7 @@
 #define HWY_TARGET_INCLUDE "kernels/delta_rule/cpu.cpp"
 #include <hwy/foreach_target.h>
 
-#include "kernels/simd/simd-inl.h"
+#include "kernels/simd/math-inl.h"
 
 // Rows are processed one after the other, with one pass over the state per row: the pass that updates S for row t also
 // computes S^T k of row t + 1. That is four multiply-adds per element of S. The chunked form (matrix products within
@@ -122,6 +122,21 @@ void advance_end(const Prepared& p, int key_dim, int rows, const Columns& c, int
   for (int t = 0; t < rows; ++t) std::memcpy(c.out + t * c.out_stride, out + t * kLanes, bytes);
 }
 
+// The RMS norm of a head's outputs, times silu(gate).
+void norm_and_gate(const DeltaRuleOp::Args& a, int64_t row, int h) {
+  const int n = a.shape.value_dim;
+  float* out = a.out.row<float>(row) + int64_t{h} * n;
+  const float* gate = a.gate.row<float>(row) + int64_t{h} * n;
+  const float factor = 1 / std::sqrt(squares(out, n) / static_cast<float>(n) + a.epsilon);
+  int j = 0;
+  for (; j + kLanes <= n; j += kLanes) {
+    const F32Vec x = load(gate + j), silu = hn::Div(x, hn::Add(broadcast(1.0f), exp(hn::Neg(x))));
+    const F32Vec normed = hn::Mul(hn::Mul(load(out + j), broadcast(factor)), load(a.norm + j));
+    store(hn::Mul(normed, silu), out + j);
+  }
+  for (; j < n; ++j) out[j] *= factor * a.norm[j] * (gate[j] / (1 + std::exp(-gate[j])));
+}
+
 void advance_head(const DeltaRuleOp::Args& a, const SequenceSlice& slice, int h) {
   constexpr int kVecs = 4;
   const int key_dim = a.shape.key_dim;
@@ -140,6 +155,7 @@ void advance_head(const DeltaRuleOp::Args& a, const SequenceSlice& slice, int h)
     for (; j + kVecs * kLanes <= width; j += kVecs * kLanes) advance<kVecs>(prepared, key_dim, rows, columns(j));
     for (; j + kLanes <= width; j += kLanes) advance<1>(prepared, key_dim, rows, columns(j));
     if (j < width) advance_end(prepared, key_dim, rows, columns(j), width - j);
+    for (int t = 0; t < rows && a.norm != nullptr; ++t) norm_and_gate(a, row + t, h);
   }
 }
 

@@ -3,6 +3,7 @@
 //   S *= exp(decay * softplus(a + dt_bias))
 //   S += k outer sigmoid(b) * (v - S^T k)
 //   out = S^T q / sqrt(key_dim)
+//   out = norm(out) * silu(gate), if the args have a norm
 // S is f32 and belongs to the sequence, so that chunks and single tokens continue it.
 #pragma once
 
@@ -10,6 +11,7 @@
 #include <string>
 
 #include "kernels/attention/attention.h"
+#include "kernels/causal_conv/causal_conv.h"
 
 namespace millrace {
 
@@ -47,6 +49,12 @@ struct DeltaRuleOp {
     const float* decay = nullptr;    // [value_heads]: -exp(A_log)
     const float* dt_bias = nullptr;  // [value_heads]
     Matrix out;                      // [rows, value_width]; may alias v
+    // Each head of the result gets an RMS norm and is multiplied by silu(gate). Null: neither.
+    const float* norm = nullptr;  // [value_dim]
+    float epsilon = 0;
+    Matrix gate;  // [rows, value_width]
+    // The convolution that writes q, k and v. A kernel that takes_along() runs it; others find their inputs written.
+    const CausalConvOp::Args* conv = nullptr;
     std::byte* state = nullptr;  // the record of slot s is at state + s * stride: f32 [value_heads][key_dim][value_dim]
     size_t stride = 0;           // bytes
     std::span<const SequenceSlice> sequences;

@@ -17,6 +17,17 @@ double inverse_length(const float* x, int n) {
   return 1 / std::sqrt(squares + DeltaRuleOp::kLengthEpsilon);
 }
 
+void norm_and_gate(const DeltaRuleOp::Args& a, int64_t row, int h) {
+  const int n = a.shape.value_dim;
+  float* out = a.out.row<float>(row) + int64_t{h} * n;
+  const float* gate = a.gate.row<float>(row) + int64_t{h} * n;
+  double squares = 0;
+  for (int j = 0; j < n; ++j) squares += double(out[j]) * out[j];
+  const double factor = 1 / std::sqrt(squares / n + a.epsilon);
+  for (int j = 0; j < n; ++j)
+    out[j] = static_cast<float>(out[j] * factor * a.norm[j] * gate[j] / (1 + std::exp(-double(gate[j]))));
+}
+
 class ReferenceDeltaRule final : public Kernel<DeltaRuleOp> {
  public:
   std::string_view name() const override { return "reference"; }
@@ -58,6 +69,7 @@ class ReferenceDeltaRule final : public Kernel<DeltaRuleOp> {
       }
       out[j] = static_cast<float>(result);
     }
+    if (a.norm != nullptr) norm_and_gate(a, row, h);
   }
 };
 

@@ -67,6 +67,8 @@ class CpuLatentWrite final : public Kernel<LatentWriteOp> {
       float* to = a.absorbed.row<float>(row + i) + latent;
       for (int head = 0; head < a.heads; ++head, from += plain + rotary, to += latent + rotary)
         std::memcpy(to, from, static_cast<size_t>(rotary) * sizeof(float));
+      for (int head = 0; head < a.heads && a.plain.cols > 0; ++head)
+        std::copy_n(q.row<float>(i) + head * (plain + rotary), plain, a.plain.row<float>(row + i) + head * plain);
     }
   }
 

@@ -1,6 +1,7 @@
 // The new rows of multi-head latent attention (MLA), made ready for attention in one launch or parallel region: applies
 // the norm to the latent part and RoPE to the rotary part of each row and stores the row in its page; applies RoPE to
-// the rotary parts of the queries and places them behind the absorbed parts, where attention reads them.
+// the rotary parts of the queries and places them behind the absorbed parts, where attention reads them. Where queries
+// and rows are columns of one product, it also copies the other parts of the queries: a head then is a row.
 #pragma once
 
 #include <string>
@@ -26,6 +27,7 @@ struct LatentWriteOp {
     float epsilon = 1e-6f;
     Matrix q;         // [rows, heads * (plain_dim + rotary_dim)]; a kernel may rotate the rotary parts in place
     Matrix absorbed;  // [rows, heads * (latent_dim + rotary_dim)]; only the rotary parts are written
+    Matrix plain;     // [rows, heads * plain_dim]: the parts of q without RoPE; no columns: they are not wanted
     Matrix angles;    // [rows, rotary_dim] contiguous: rotary_dim / 2 cosines, then as many sines
     KvLayer kv;       // latent, of one KV head
     int heads = 0;

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -64,6 +65,8 @@ class ReferenceLatentWrite final : public Kernel<LatentWriteOp> {
     for (int head = 0; head < a.heads; ++head) {
       rotate(a.style, a.q.row<float>(row) + head * (plain + rotary) + plain, a.angles.row<float>(row), rotary,
              a.absorbed.row<float>(row) + int64_t{head} * a.kv.key_dim + a.kv.value_dim);
+      if (a.plain.cols > 0)
+        std::copy_n(a.q.row<float>(row) + head * (plain + rotary), plain, a.plain.row<float>(row) + head * plain);
     }
   }
 };

@@ -61,9 +61,11 @@ void write_normed(const float* weight, const float* bias, const float* x, float*
   }
 }
 
-// `at`: where the weights of this group begin.
-void norm_group(const NormOp::Args& args, const float* x, float* out, int64_t n, int64_t at) {
-  const float* weight = args.weight != nullptr ? args.weight + at : nullptr;
+void norm_group(const NormOp::Args& args, const float* x, float* out, int64_t n, int64_t group) {
+  const int64_t at = args.weights_per_group ? group * n : 0;  // where the weights of this group begin
+  const bool second = args.second_weight != nullptr && group >= args.second_from;
+  const float* first_weight = args.weight != nullptr ? args.weight + at : nullptr;
+  const float* weight = second ? args.second_weight : first_weight;
   const float* bias = args.bias != nullptr ? args.bias + at : nullptr;
   const float count = static_cast<float>(n);
   const float mean = args.kind == NormKind::Layer ? sum(x, n) / count : 0.0f;
@@ -92,8 +94,7 @@ class SimdNorm : public Kernel<NormOp> {
       for (int64_t row = begin; row < end; ++row) {
         const float* x = args.x.row<float>(row);
         float* out = args.out.row<float>(row);
-        for (int64_t i = 0; i < args.x.cols; i += n)
-          norm_group(args, x + i, out + i, n, args.weights_per_group ? i : 0);
+        for (int64_t i = 0; i < args.x.cols; i += n) norm_group(args, x + i, out + i, n, i / n);
       }
     });
   }

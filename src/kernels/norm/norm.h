@@ -28,6 +28,9 @@ struct NormOp {
     int groups = 1;
     bool accumulate = false;         // out += the norm, for a norm after a block that is added to the residual stream
     bool weights_per_group = false;  // weight and bias are [cols]: each group has its own
+    // [cols / groups]: weights of the groups from `second_from` on, so that the heads of q and of k take one launch.
+    const float* second_weight = nullptr;
+    int second_from = 0;
   };
 
   static KernelList<NormOp> cpu();  // best first where estimates tie

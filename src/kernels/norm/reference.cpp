@@ -8,8 +8,10 @@
 namespace millrace {
 namespace {
 
-// `at`: where the weights of this group begin.
-void norm_group(const NormOp::Args& args, const float* x, float* out, int64_t n, int64_t at) {
+void norm_group(const NormOp::Args& args, const float* x, float* out, int64_t n, int64_t group) {
+  const int64_t at = args.weights_per_group ? group * n : 0;  // where the weights of this group begin
+  const bool second = args.second_weight != nullptr && group >= args.second_from;
+  const float* weight = second ? args.second_weight : args.weight;
   double mean = 0, variance = 0;
   if (args.kind == NormKind::Layer) {
     for (int64_t i = 0; i < n; ++i) mean += x[i];
@@ -19,7 +21,7 @@ void norm_group(const NormOp::Args& args, const float* x, float* out, int64_t n,
   const double inverse = 1 / std::sqrt(variance / static_cast<double>(n) + args.epsilon);
   for (int64_t i = 0; i < n; ++i) {
     double y = (x[i] - mean) * inverse;
-    if (args.weight != nullptr) y *= args.weight[at + i];
+    if (weight != nullptr) y *= weight[at + i];
     if (args.bias != nullptr) y += args.bias[at + i];
     out[i] = static_cast<float>(args.accumulate ? out[i] + y : y);
   }
@@ -35,7 +37,7 @@ class ReferenceNorm : public Kernel<NormOp> {
     const int64_t n = args.x.cols / args.groups;
     for (int64_t row = 0; row < args.x.rows; ++row) {
       for (int64_t i = 0; i < args.x.cols; i += n)
-        norm_group(args, args.x.row<float>(row) + i, args.out.row<float>(row) + i, n, args.weights_per_group ? i : 0);
+        norm_group(args, args.x.row<float>(row) + i, args.out.row<float>(row) + i, n, i / n);
     }
   }
 };

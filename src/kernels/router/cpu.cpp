@@ -19,7 +19,7 @@ class Row {
       : args_(args),
         settings_(args.settings),
         logits_(args.logits.row<float>(row)),
-        experts_(args.logits.cols),
+        experts_(args.logits.cols - settings_.gates_shared),
         chosen_(args.routing.chosen + row * args.routing.per_row),
         weights_(args.routing.weights + row * args.routing.per_row) {}
 
@@ -30,9 +30,17 @@ class Row {
     for (int i = 0; i < settings_.per_row; ++i) {
       weights_[i] *= settings_.scale * (args_.expert_scale != nullptr ? args_.expert_scale[chosen_[i]] : 1);
     }
+    for (int i = 0; i < settings_.shared; ++i) {
+      chosen_[settings_.per_row + i] = static_cast<int32_t>(experts_ + i);
+      weights_[settings_.per_row + i] = shared_weight();
+    }
   }
 
  private:
+  float shared_weight() const {
+    return settings_.gates_shared ? static_cast<float>(1 / (1 + std::exp(-double(logits_[experts_])))) : 1;
+  }
+
   void score() {
     largest_ = *std::max_element(logits_, logits_ + experts_);
     if (settings_.scoring == Scoring::Softmax) {

@@ -22,7 +22,7 @@ class Row {
       : settings_(args.settings),
         args_(args),
         logits_(args.logits.row<float>(row)),
-        experts_(args.logits.cols),
+        experts_(args.logits.cols - settings_.gates_shared),
         chosen_(args.routing.chosen + row * args.routing.per_row),
         weights_(args.routing.weights + row * args.routing.per_row) {}
 
@@ -36,9 +36,17 @@ class Row {
     for (int i = 0; i < settings_.per_row; ++i) {
       weights_[i] *= settings_.scale * (args_.expert_scale != nullptr ? args_.expert_scale[chosen_[i]] : 1);
     }
+    for (int i = 0; i < settings_.shared; ++i) {
+      chosen_[settings_.per_row + i] = static_cast<int32_t>(experts_ + i);
+      weights_[settings_.per_row + i] = shared_weight();
+    }
   }
 
  private:
+  float shared_weight() const {
+    return settings_.gates_shared ? static_cast<float>(1 / (1 + std::exp(-double(logits_[experts_])))) : 1;
+  }
+
   double largest_logit() const { return *std::max_element(logits_, logits_ + experts_); }
 
   double softmax_sum() const {
@@ -170,6 +178,7 @@ std::string to_string(const RouterOp::Problem& p) {
   constexpr std::array kScorings{"softmax", "sigmoid", "softmax-of-chosen", "sparse-mixer"};
   std::string text = fmt::format("router {} {} of {} rows={}", kScorings[static_cast<size_t>(s.scoring)], s.per_row,
                                  p.experts, p.rows);
+  if (s.shared > 0) text += fmt::format(" shared={}{}", s.shared, s.gates_shared ? " gated" : "");
   if (s.expert_groups > 1) text += fmt::format(" groups={}/{}", s.kept_groups, s.expert_groups);
   return text;
 }

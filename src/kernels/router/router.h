@@ -29,6 +29,12 @@ struct RouterSettings {
   float least_sum = 0, sum_epsilon = 0;
   float scale = 1;   // factor of all weights, applied last
   float margin = 0;  // SparseMixer: relative distance to the best logit
+  // Groups behind the experts that every row has, too, behind its choices: shared experts. They count once, or the
+  // sigmoid of a logit behind those of the experts.
+  int shared = 0;
+  bool gates_shared = false;
+
+  int pairs_of_row() const { return per_row + shared; }
   friend bool operator==(const RouterSettings&, const RouterSettings&) = default;
 };
 
@@ -36,16 +42,18 @@ struct RouterOp {
   static constexpr std::string_view kName = "router";
   struct Problem {
     RouterSettings settings;
-    int64_t experts = 0, rows = 0;
+    int64_t experts = 0, rows = 0;  // experts to choose among, without shared ones
     friend bool operator==(const Problem&, const Problem&) = default;
   };
   struct Args {
     RouterSettings settings;
-    Matrix logits;                        // [rows, experts] f32
+    Matrix logits;                        // [rows, experts] f32; with gates_shared [rows, experts + 1]
     const float* choice_bias = nullptr;   // [experts]: added to the scores for the choice only; null: none
     const float* expert_scale = nullptr;  // [experts]: factor of an expert's weight, after renormalization; null: none
     Routing routing;                      // written; of equal scores the lower index is chosen
   };
+
+  static constexpr int64_t kMostGroups = 512;  // of the GPU's kernels, with shared experts
 
   static KernelList<RouterOp> cpu();
   static KernelList<RouterOp> cuda();

@@ -21,6 +21,11 @@ namespace {
 // the same operations in the same order for any number of rows, so results do not depend on how a prompt is cut.
 constexpr int kRows = 4;
 
+// Vectors of columns side by side: whole cache lines, read in the order of their addresses. The caches do not hold the
+// states of all layers, so a decode step reads them from memory, and a later row of the state is prefetched.
+constexpr int kTogether = 4, kRowsAhead = 16;
+constexpr int64_t kLineFloats = 16;
+
 // One row of one head.
 struct Row {
   const float *x, *b, *c;  // [head_dim], [state], [state]
@@ -48,33 +53,44 @@ struct Lane<1> {
   using Type = float;
 };
 
-// Advances columns [p, p + width) of the state, [n][stride], by `rows` rows.
-template <int width, int rows>
+// Advances `count` adjacent lanes of the state, [n][stride], from column p on by `rows` rows.
+template <int width, int count, int rows>
 HWY_INLINE void advance(const Row* row, float d, float* state, int64_t n, int64_t stride, int64_t p) {
   using L = Lane<width>;
-  typename L::Type input[rows], decay[rows], sum[rows];
+  typename L::Type input[rows][count], decay[rows], sum[rows][count];
   MR_UNROLL for (int t = 0; t < rows; ++t) {
-    input[t] = L::times(L::get(row[t].x + p), L::all(row[t].dt));
     decay[t] = L::all(row[t].decay);
-    sum[t] = L::times(L::get(row[t].x + p), L::all(d));
+    MR_UNROLL for (int j = 0; j < count; ++j) {
+      const auto x = L::get(row[t].x + p + j * width);
+      input[t][j] = L::times(x, L::all(row[t].dt));
+      sum[t][j] = L::times(x, L::all(d));
+    }
   }
   float* at = state + p;
   for (int64_t i = 0; i < n; ++i, at += stride) {
-    auto s = L::get(at);
-    MR_UNROLL for (int t = 0; t < rows; ++t) {
-      s = L::plus_product(input[t], L::all(row[t].b[i]), L::times(s, decay[t]));
-      sum[t] = L::plus_product(s, L::all(row[t].c[i]), sum[t]);
+    for (int64_t line = 0; line < count * width; line += kLineFloats)
+      __builtin_prefetch(at + kRowsAhead * stride + line);
+    MR_UNROLL for (int j = 0; j < count; ++j) {
+      auto s = L::get(at + j * width);
+      MR_UNROLL for (int t = 0; t < rows; ++t) {
+        s = L::plus_product(input[t][j], L::all(row[t].b[i]), L::times(s, decay[t]));
+        sum[t][j] = L::plus_product(s, L::all(row[t].c[i]), sum[t][j]);
+      }
+      L::set(s, at + j * width);
     }
-    L::set(s, at);
   }
-  MR_UNROLL for (int t = 0; t < rows; ++t) L::set(sum[t], row[t].out + p);
+  MR_UNROLL for (int t = 0; t < rows; ++t) {
+    MR_UNROLL for (int j = 0; j < count; ++j) L::set(sum[t][j], row[t].out + p + j * width);
+  }
 }
 
 template <int rows>
 void advance_head(const Row* row, float d, float* state, int64_t n, int64_t dim) {
   int64_t p = 0;
-  for (; p + kLanes <= dim; p += kLanes) advance<kLanes, rows>(row, d, state, n, dim, p);
-  for (; p < dim; ++p) advance<1, rows>(row, d, state, n, dim, p);
+  for (; p + kTogether * kLanes <= dim; p += kTogether * kLanes)
+    advance<kLanes, kTogether, rows>(row, d, state, n, dim, p);
+  for (; p + kLanes <= dim; p += kLanes) advance<kLanes, 1, rows>(row, d, state, n, dim, p);
+  for (; p < dim; ++p) advance<1, 1, rows>(row, d, state, n, dim, p);
 }
 
 void scan_head(const SsmScanOp::Args& a, const SequenceSlice& slice, int64_t h) {

@@ -264,7 +264,7 @@ HttpSession::Clock::time_point HttpSession::last_progress() {
 
 void HttpSession::send(std::string_view bytes) {
   if (state_ != State::Answering || !streaming_ || ended_ || bytes.empty()) return;
-  if (out_.size() + writing_.size() - written_ + bytes.size() > host_.limits.backlog) return too_slow();
+  if (out_.size() + writing_.size() - written_ > host_.limits.backlog) return too_slow();
   close_lane();
   if (old_) return queue(bytes);
   append_chunk(bytes, out_);

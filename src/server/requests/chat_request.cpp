@@ -1,6 +1,7 @@
 #include "server/requests/chat_request.h"
 
 #include "server/requests/api_error.h"
+#include "server/requests/custom_tools.h"
 
 namespace millrace {
 namespace {
@@ -22,11 +23,16 @@ Schema called_function() {
 }
 
 Schema tool_calls_schema() {
-  return Schema::array(Schema::object({{"id", Schema::string(), true},
-                                       {"type", Schema::word({"function"}), true},
-                                       {"function", called_function(), true},
-                                       {"index", Schema::integer(0).or_null()},
-                                       {"provider_specific_fields", free_object().or_null()}}));
+  const auto custom = Schema::object({{"name", Schema::string(1), true}, {"input", Schema::string(), true}});
+  return Schema::array(Schema::any_of({Schema::object({{"id", Schema::string(), true},
+                                                       {"type", Schema::word({"function"}), true},
+                                                       {"function", called_function(), true},
+                                                       {"index", Schema::integer(0).or_null()},
+                                                       {"provider_specific_fields", free_object().or_null()}}),
+                                       Schema::object({{"id", Schema::string(), true},
+                                                       {"type", Schema::word({"custom"}), true},
+                                                       {"custom", custom, true},
+                                                       {"index", Schema::integer(0).or_null()}})}));
 }
 
 Schema message_schema(std::vector<std::string> roles, std::vector<Property> more) {
@@ -66,6 +72,45 @@ Schema tool_function() {
                          {"description", Schema::string().or_null()},
                          {"parameters", free_object().or_null()},
                          {"strict", Schema::boolean().or_null()}});
+}
+
+Schema function_tool() {
+  return Schema::object({{"type", Schema::word({"function"}), true},
+                         {"function", tool_function(), true},
+                         {"cache_control", free_object().or_null()}});
+}
+
+Schema functions_and_custom_tools() {
+  const auto custom = Schema::object({{"name", Schema::string(1, 64), true},
+                                      {"description", Schema::string().or_null()},
+                                      {"format", custom_format_schema(true).or_null()}});
+  const auto custom_tool = Schema::object({{"type", Schema::word({"custom"}), true}, {"custom", custom, true}});
+  return Schema::array(Schema::any_of({function_tool(), custom_tool}), 0, 128);
+}
+
+void read_tools(ChatRequest& r, const Json& tools) {
+  for (size_t i = 0; i < tools.size(); ++i) {
+    const auto custom = tools[i].find("custom");
+    if (custom == tools[i].end()) {
+      r.tools.push_back(tools[i]);
+      continue;
+    }
+    r.custom_tools.push_back((*custom)["name"]);
+    r.tools.push_back(
+        {{"type", "function"}, {"function", function_of_custom(*custom, fmt::format("tools[{}].custom", i))}});
+  }
+}
+
+// A chosen custom tool is a function from here on.
+Json as_function_choice(const Json& choice) {
+  const auto custom = choice.find("custom");
+  return custom == choice.end() ? choice : Json{{"type", "function"}, {"function", *custom}};
+}
+
+void read_tool_choice(ChatRequest& r, const Json& choice) {
+  r.tool_choice = choice.is_object() ? as_function_choice(choice) : choice;
+  if (!r.tool_choice.is_object() || r.tool_choice["type"] != "allowed_tools") return;
+  for (Json& tool : r.tool_choice["allowed_tools"]["tools"]) tool = as_function_choice(tool);
 }
 
 // The older form of tools: at most one call in each answer.
@@ -137,20 +182,16 @@ Schema messages_schema() {
       .example(Json::array({{{"role", "user"}, {"content", "Say hello."}}}));
 }
 
-Schema tools_schema() {
-  return Schema::array(Schema::object({{"type", Schema::word({"function"}), true},
-                                       {"function", tool_function(), true},
-                                       {"cache_control", free_object().or_null()}}),
-                       0, 128);
-}
+Schema tools_schema() { return Schema::array(function_tool(), 0, 128); }
 
 Schema tool_choice_schema() {
   const auto name = Schema::object({{"name", Schema::string(1), true}});
   const auto function = Schema::object({{"type", Schema::word({"function"}), true}, {"function", name, true}});
-  const auto allowed = Schema::object(
-      {{"mode", Schema::word({"auto", "required"}), true}, {"tools", Schema::array(function, 1, 128), true}});
+  const auto custom = Schema::object({{"type", Schema::word({"custom"}), true}, {"custom", name, true}});
+  const auto allowed = Schema::object({{"mode", Schema::word({"auto", "required"}), true},
+                                       {"tools", Schema::array(Schema::any_of({function, custom}), 1, 128), true}});
   return Schema::any_of(
-      {Schema::word({"none", "auto", "required"}), function,
+      {Schema::word({"none", "auto", "required"}), function, custom,
        Schema::object({{"type", Schema::word({"allowed_tools"}), true}, {"allowed_tools", allowed, true}})});
 }
 
@@ -170,8 +211,8 @@ const Fields<ChatRequest>& chat_fields() {
           field<R>("max_completion_tokens", Schema::integer(1, kMostTokens), &R::max_completion_tokens),
           field<R>("logprobs", Schema::boolean(), &R::logprobs),
           field<R>("top_logprobs", Schema::integer(0, kMostLogprobs), &R::top_logprobs),
-          field<R>("tools", tools_schema(), &R::tools),
-          field<R>("tool_choice", tool_choice_schema(), &R::tool_choice),
+          {"tools", functions_and_custom_tools(), read_tools},
+          {"tool_choice", tool_choice_schema(), read_tool_choice},
           field<R>("parallel_tool_calls", Schema::boolean().unless_given(true), &R::parallel_tool_calls),
           {"functions", Schema::array(tool_function(), 0, 128).about("the older name of tools"), read_functions},
           {"function_call",
@@ -239,6 +280,12 @@ Json template_messages(const Json& messages) {
     if (legacy != message.end() && legacy->is_object()) made["tool_calls"] = legacy_call(*legacy);
     if (made.contains("tool_calls")) {
       for (Json& call : made["tool_calls"]) {
+        if (call["type"] == "custom") {
+          const Json& custom = call["custom"];
+          call = {{"id", call["id"]},
+                  {"type", "function"},
+                  {"function", {{"name", custom["name"]}, {"arguments", custom_arguments(custom["input"])}}}};
+        }
         Json& arguments = call["function"]["arguments"];
         arguments = parsed_arguments(arguments);
       }

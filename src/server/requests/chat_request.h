@@ -23,15 +23,16 @@ struct ChatRequest : SamplingRequest {
   std::string verbosity;                // low, medium or high; empty: medium
   bool continue_final_message = false;  // the answer continues the last message, the assistant's
   std::optional<bool> add_generation_prompt;
-  bool opens_answer = true;       // false in /tokenize: the messages alone
-  bool legacy_functions = false;  // `functions` instead of `tools`: the answer has `function_call`
+  bool opens_answer = true;               // false in /tokenize: the messages alone
+  std::vector<std::string> custom_tools;  // names of tools that take free text; in `tools` they are functions
+  bool legacy_functions = false;          // `functions` instead of `tools`: the answer has `function_call`
 };
 
 const Fields<ChatRequest>& chat_fields();
 
 // Shared with other requests.
 Schema messages_schema();
-Schema tools_schema();
+Schema tools_schema();  // functions
 Schema tool_choice_schema();
 Schema verbosity_schema();
 Schema response_format_schema();

@@ -104,6 +104,7 @@ std::vector<Field<MessagesRequest>> conversation_fields() {
           field<R>("thinking", thinking_schema(), &R::thinking),
           field<R>("output_config", output_config_schema(), &R::output_config),
           ignored_field<R>("context_management", context_management_schema()),
+          ignored_field<R>("mcp_servers", Schema::array(Schema::any(), 0, 0)),
           ignored_field<R>("speed", Schema::word({"standard"})),
           ignored_field<R>("user_profile_id", Schema::string()),
           ignored_field<R>("workspace_id", Schema::string()),

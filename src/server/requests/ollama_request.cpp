@@ -51,7 +51,7 @@ void read_options(OllamaRequest& r, const Json& options) {
   r.stop = options.value("stop", Json());
 }
 
-Schema no_images() { return Schema::array(Schema::string(), 0, 0).about("this server takes no images"); }
+Schema no_images() { return Schema::array(Schema::string(), 0, 0).about("not supported: this server takes no images"); }
 
 Schema ollama_messages() {
   const auto function = Schema::object({{"name", Schema::string(1), true},

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "server/base64.h"
+#include "server/requests/custom_tools.h"
 
 namespace millrace {
 namespace {
@@ -52,7 +53,21 @@ Schema item_schema() {
                                        {"encrypted_content", maybe(Schema::string())},
                                        {"id", id},
                                        {"status", status}});
-  return Schema::any_of({message, call, output, thought});
+  const auto custom_call = Schema::object({{"type", Schema::word({"custom_tool_call"}), true},
+                                           {"call_id", Schema::string(1), true},
+                                           {"name", Schema::string(1), true},
+                                           {"input", Schema::string(), true},
+                                           {"namespace", Schema::null()},
+                                           {"caller", caller},
+                                           {"id", id},
+                                           {"status", status}});
+  const auto custom_output = Schema::object({{"type", Schema::word({"custom_tool_call_output"}), true},
+                                             {"call_id", Schema::string(1), true},
+                                             {"output", parts_schema(), true},
+                                             {"caller", caller},
+                                             {"id", id},
+                                             {"status", status}});
+  return Schema::any_of({message, call, output, thought, custom_call, custom_output});
 }
 
 Schema function_schema() {
@@ -64,6 +79,15 @@ Schema function_schema() {
                          {"output_schema", maybe(free_object().about("for tools that call tools: not used"))},
                          {"allowed_callers", maybe(Schema::array(Schema::word({"direct"})))},
                          {"defer_loading", maybe(Schema::boolean().about("every tool is shown at once"))}});
+}
+
+Schema custom_schema() {
+  return Schema::object({{"type", Schema::word({"custom"}), true},
+                         {"name", Schema::string(1, 64), true},
+                         {"description", maybe(Schema::string())},
+                         {"format", maybe(custom_format_schema(false))},
+                         {"allowed_callers", maybe(Schema::array(Schema::word({"direct"})))},
+                         {"defer_loading", maybe(Schema::boolean())}});
 }
 
 Schema text_schema() {
@@ -120,7 +144,8 @@ std::string reasoning_text(const Json& item) {
 }
 
 Schema choice_schema() {
-  const auto function = Schema::object({{"type", Schema::word({"function"}), true}, {"name", Schema::string(1), true}});
+  const auto function =
+      Schema::object({{"type", Schema::word({"function", "custom"}), true}, {"name", Schema::string(1), true}});
   return Schema::any_of({Schema::word({"none", "auto", "required"}), function,
                          Schema::object({{"type", Schema::word({"allowed_tools"}), true},
                                          {"mode", Schema::word({"auto", "required"}), true},
@@ -139,6 +164,10 @@ Json chat_tool_choice(const Json& choice) {
   Json tools = Json::array();
   for (const Json& tool : choice["tools"]) tools.push_back(chat_tool(tool));
   return {{"type", "allowed_tools"}, {"allowed_tools", {{"mode", choice["mode"]}, {"tools", std::move(tools)}}}};
+}
+
+std::string call_arguments(const Json& item) {
+  return item["type"] == "custom_tool_call" ? custom_arguments(item["input"]) : item["arguments"].get<std::string>();
 }
 
 // Items in order. Adjacent assistant calls form one message, as chat templates expect.
@@ -166,15 +195,15 @@ Json chat_messages(const ResponsesRequest& r) {
       }
     } else if (type == "reasoning") {
       thought += reasoning_text(item);
-    } else if (type == "function_call") {
+    } else if (type == "function_call" || type == "custom_tool_call") {
       if (messages.empty() || messages.back()["role"] != "assistant") {
         as_assistant({{"role", "assistant"}, {"content", ""}});
       }
       Json& calls = messages.back()["tool_calls"];
       calls.push_back({{"id", item["call_id"]},
                        {"type", "function"},
-                       {"function", {{"name", item["name"]}, {"arguments", item["arguments"]}}}});
-    } else if (type == "function_call_output") {
+                       {"function", {{"name", item["name"]}, {"arguments", call_arguments(item)}}}});
+    } else if (type == "function_call_output" || type == "custom_tool_call_output") {
       messages.push_back(
           {{"role", "tool"}, {"tool_call_id", item["call_id"]}, {"content", content_text(item["output"])}});
     }
@@ -200,18 +229,23 @@ const Fields<ResponsesRequest>& responses_fields() {
       field<R>("seed", Schema::integer().about("the same seed gives the same text"), &R::seed),
       field<R>("top_logprobs", Schema::integer(0, kMostLogprobs), &R::top_logprobs),
       field<R>("stream", Schema::boolean().unless_given(false), &R::stream),
-      field<R>("tools", Schema::array(function_schema(), 0, 128), &R::tools),
+      field<R>("tools", Schema::array(Schema::any_of({function_schema(), custom_schema()}), 0, 128), &R::tools),
       field<R>("tool_choice", choice_schema(), &R::tool_choice),
       field<R>("parallel_tool_calls", Schema::boolean().unless_given(true), &R::parallel_tool_calls),
       field<R>("text", text_schema(), &R::text),
       field<R>("reasoning", reasoning_schema(), &R::reasoning),
       {"stream_options", response_stream_options(), read_stream_options_here},
-      field<R>("truncation", Schema::word({"disabled"}).about("a prompt that is too long is refused"), &R::truncation),
+      field<R>("truncation",
+               Schema::word({"disabled", "auto"}).about("auto: a prompt that is too long loses its oldest messages"),
+               &R::truncation),
       field<R>("include", include_schema(), &R::include),
       field<R>("metadata", Schema::map(Schema::string()), &R::metadata),
       field<R>("user", Schema::string(), &R::user),
-      ignored_field<R>("store", Schema::boolean().about("only background responses are kept, for minutes")),
-      ignored_field<R>("previous_response_id", Schema::null().about("send the whole conversation")),
+      field<R>("store", Schema::boolean().unless_given(true).about("keeps the response for previous_response_id"),
+               &R::store),
+      field<R>("previous_response_id",
+               Schema::string(1).about("the conversation goes on behind this stored response; instructions do not"),
+               &R::previous_response_id),
       field<R>("background",
                Schema::boolean().unless_given(false).about("goes on without a client; GET /v1/responses/{id} reads it"),
                &R::background),
@@ -221,7 +255,7 @@ const Fields<ResponsesRequest>& responses_fields() {
       ignored_field<R>("prompt_cache_retention", Schema::string()),
       ignored_field<R>("prompt_cache_options", free_object()),
       ignored_field<R>("max_tool_calls", Schema::integer(1).about("counts calls of built-in tools, which are refused")),
-      ignored_field<R>("conversation", Schema::null().about("send the whole conversation")),
+      ignored_field<R>("conversation", Schema::null().about("not supported: send the whole conversation")),
       ignored_field<R>("prompt", Schema::null().about("not supported: send the text")),
       ignored_field<R>("context_management", Schema::null().about("not supported")),
       ignored_field<R>("moderation", Schema::null().about("not supported")),
@@ -264,7 +298,15 @@ ChatRequest to_chat_request(const ResponsesRequest& r) {
   chat.stream = r.stream;
   chat.top_logprobs = r.top_logprobs;
   chat.logprobs = r.top_logprobs > 0 || r.includes(kIncludeLogprobs);
-  for (const Json& tool : r.tools) chat.tools.push_back(chat_tool(tool));
+  for (size_t i = 0; i < r.tools.size(); ++i) {
+    const Json& tool = r.tools[i];
+    if (tool["type"] == "function") {
+      chat.tools.push_back(chat_tool(tool));
+      continue;
+    }
+    chat.custom_tools.push_back(tool["name"]);
+    chat.tools.push_back({{"type", "function"}, {"function", function_of_custom(tool, fmt::format("tools[{}]", i))}});
+  }
   chat.tool_choice = chat_tool_choice(r.tool_choice);
   chat.parallel_tool_calls = r.parallel_tool_calls;
   if (r.text.is_object() && r.text.contains("format") && r.text["format"].is_object()) {

@@ -1,4 +1,4 @@
-// The body of POST /v1/responses, and its translation to a chat request. Every request carries its whole conversation.
+// The body of POST /v1/responses, and its translation to a chat request.
 #pragma once
 
 #include "server/requests/api_error.h"
@@ -11,7 +11,9 @@ constexpr const char* kIncludeReasoning = "reasoning.encrypted_content";
 
 struct ResponsesRequest {
   std::string model, instructions, user;
-  Json input;
+  Json input;  // with previous_response_id: behind the items of that response
+  std::string previous_response_id;
+  bool store = true;  // the response can be read and continued later
   std::optional<int> max_output_tokens;
   std::optional<float> temperature, top_p;
   int top_logprobs = 0;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <tuple>
 
 #include "server/requests/api_error.h"
 #include "text/unicode/utf8.h"
@@ -125,7 +126,7 @@ Schema Schema::any_of(std::vector<Schema> forms) {
 }
 
 Schema Schema::or_null() const {
-  if (node_->type == Type::Any) return *this;
+  if (node_->type == Type::Any || node_->type == Type::Null) return *this;
   if (node_->type != Type::AnyOf) return any_of({*this, null()});
   Node node = *node_;
   node.forms.push_back(null());
@@ -150,8 +151,15 @@ Schema Schema::example(Json value) const {
   return Schema(std::move(node));
 }
 
+// The field may only be null or empty. Its description may say what to do instead.
+void Schema::refuse_unsupported(const std::string& path) const {
+  const bool explained = node_->description.starts_with("not supported");
+  fail_field(path, "unsupported_value", "{} is {}", where(path), explained ? node_->description : "not supported");
+}
+
 void Schema::check(const Json& value, const std::string& path) const {
   if (node_->type == Type::AnyOf) return check_forms(value, path);
+  if (node_->type == Type::Null && !value.is_null()) refuse_unsupported(path);
   if (!is_of(node_->type, value)) {
     fail_field(path, "invalid_type", "{} must be of type {}, but is of type {}", where(path), type_name(node_->type),
                value.type_name());
@@ -165,6 +173,17 @@ void Schema::check(const Json& value, const std::string& path) const {
     for (const auto& [name, one] : value.items()) node_->forms[0].check(one, join(path, name));
   }
 }
+
+namespace {
+
+// Names a `type` that the server lacks, such as image_url. Other values are the client's text, which is not logged.
+std::string unsupported(const std::string& path, const std::string& value) {
+  constexpr std::string_view kNames = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+  const bool named = value.size() <= 40 && !value.empty() && value.find_first_not_of(kNames) == std::string::npos;
+  return path.ends_with(".type") && named ? fmt::format("; '{}' is not supported", value) : "";
+}
+
+}  // namespace
 
 void Schema::check_bounds(const Json& value, const std::string& path) const {
   const Node& n = *node_;
@@ -188,8 +207,13 @@ void Schema::check_bounds(const Json& value, const std::string& path) const {
   } else if (n.type == Type::String && !n.words.empty()) {
     const auto& text = value.get_ref<const std::string&>();
     if (std::find(n.words.begin(), n.words.end(), text) == n.words.end()) {
-      refuse("invalid_value", fmt::format("one of: {}", fmt::join(n.words, ", ")));
+      std::vector<std::string> named = n.words;
+      std::erase(named, "");
+      refuse("invalid_value", fmt::format("one of: {}{}", fmt::join(named, ", "), unsupported(path, text)));
     }
+  } else if ((n.type == Type::String || n.type == Type::Array) && n.most_size == 0) {
+    const bool empty = n.type == Type::Array ? value.empty() : value.get_ref<const std::string&>().empty();
+    if (!empty) refuse_unsupported(path);
   } else if (n.type == Type::String || n.type == Type::Array) {
     const size_t size = n.type == Type::Array ? value.size()
                         : n.least_size == 0 && n.most_size == kNoLimit
@@ -221,9 +245,10 @@ void Schema::check_object(const Json& value, const std::string& path) const {
 }
 
 // Throws the error of the closest form: one whose discriminating words match, and whose error is deepest in the value.
+// Of equals, a value of the right type is closer.
 void Schema::check_forms(const Json& value, const std::string& path) const {
   std::optional<ApiError> nearest;
-  std::pair<bool, size_t> nearness;
+  std::tuple<bool, size_t, bool> nearness;
   std::vector<std::string> types;
   for (const Schema& form : node_->forms) {
     const std::string type = type_name(form.node_->type);
@@ -232,13 +257,14 @@ void Schema::check_forms(const Json& value, const std::string& path) const {
       return form.check(value, path);
     } catch (const ApiError& e) {
       const bool right_type = form.node_->type == Type::AnyOf || is_of(form.node_->type, value);
-      const std::pair near(form.has_words_of(value), e.problem().param.size());
+      const ApiProblem& problem = e.problem();
+      const std::tuple near(form.has_words_of(value), problem.param.size(), problem.code != "invalid_type");
       if (!right_type || (nearest && near <= nearness)) continue;
       nearest = e;
       nearness = near;
     }
   }
-  if (nearest && !nearness.first) check_words_of_forms(value, path);
+  if (nearest && !std::get<0>(nearness)) check_words_of_forms(value, path);
   if (nearest) throw *nearest;
   fail_field(path, "invalid_type", "{} must be of type {}, but is of type {}", where(path), fmt::join(types, " or "),
              value.type_name());

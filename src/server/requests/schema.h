@@ -44,6 +44,7 @@ class Schema {
   struct Node;
   explicit Schema(Node node);
   void check_bounds(const Json& value, const std::string& path) const;
+  [[noreturn]] void refuse_unsupported(const std::string& path) const;
   void check_object(const Json& value, const std::string& path) const;
   void check_forms(const Json& value, const std::string& path) const;
   bool has_words_of(const Json& value) const;

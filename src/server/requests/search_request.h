@@ -11,6 +11,7 @@ struct SearchRequest : SamplingRequest {
   int budget_tokens = 0;
   int width = 4, segment_tokens = 32, parallel = 4, beam = 16;
   std::optional<int> max_tokens;
+  std::string value_model;
 };
 
 inline const Fields<SearchRequest>& search_fields() {
@@ -27,6 +28,9 @@ inline const Fields<SearchRequest>& search_fields() {
                 &R::segment_tokens),
        field<R>("parallel", Schema::integer(1, 64).unless_given(4).about("expansions at once"), &R::parallel),
        field<R>("beam", Schema::integer(1, 1024).unless_given(16).about("open branches kept"), &R::beam),
+       field<R>("value_model",
+                Schema::string(1).about("a served model; the mean log-probability that it gives a branch is its value"),
+                &R::value_model),
        field<R>("n", Schema::integer(1, kMostChoices).unless_given(1).about("answers, best first"), &R::n),
        field<R>("model", Schema::string(), &R::model),
        field<R>("temperature", Schema::number(0.01, 2).unless_given(0.8).about("branches must differ"),

@@ -33,7 +33,16 @@ class ChunkedDeltaRule final : public Kernel<DeltaRuleOp> {
   size_t workspace_bytes(const Problem& p, const Hardware&) const override {
     return chunked::workspace_bytes<true>(p.rows, p.shape.value_heads);
   }
+  bool takes_along(const Problem& p, const Hardware& hardware) const override { return can_run(p, hardware); }
   void run(const Args& a, const Executor& executor) const override {
+    if (a.conv != nullptr && can_step_at_once(a, *executor.hardware)) return run_delta_step(a, executor);
+    if (a.conv != nullptr) CausalConvOp::cuda().front()->run(*a.conv, executor);
+    run_rule(a, executor);
+    run_gated_norm(a, executor);
+  }
+
+ private:
+  static void run_rule(const Args& a, const Executor& executor) {
     const DeltaRuleShape& s = a.shape;
     const chunked::ChunkedParams params{.q = a.q,
                                         .k = a.k,

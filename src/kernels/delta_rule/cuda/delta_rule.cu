@@ -178,6 +178,7 @@ class CudaDeltaRule final : public Kernel<DeltaRuleOp> {
   }
   void run(const Args& a, const Executor& executor) const override {
     run_delta_rule_by_rows(a, executor, 1, std::numeric_limits<int32_t>::max());
+    run_gated_norm(a, executor);
   }
 };
 

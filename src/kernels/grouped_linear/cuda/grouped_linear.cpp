@@ -7,7 +7,9 @@ KernelList<GroupedLinearOp> GroupedLinearOp::cuda() {
   KernelList<GroupedLinearOp> all{cuda_grouped_pairs()};
   for (const auto* kernel : cuda_grouped_tiles()) all.push_back(kernel);
   for (const auto* kernel : cuda_grouped_packed()) all.push_back(kernel);
-  for (const auto* kernel : cuda_grouped_packed_tiles()) all.push_back(kernel);
+  all.push_back(cuda_grouped_packed_pairs());
+  for (const auto* kernel : cuda_grouped_packed_flat()) all.push_back(kernel);
+  all.push_back(cuda_grouped_packed_tiles());
   all.push_back(cuda_grouped_simple());
   return all;
 }

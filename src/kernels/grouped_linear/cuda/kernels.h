@@ -10,10 +10,12 @@
 
 namespace millrace {
 
-const Kernel<GroupedLinearOp>* cuda_grouped_pairs();                          // 16-bit weights, few tokens
-std::span<const Kernel<GroupedLinearOp>* const> cuda_grouped_tiles();         // 16-bit weights
-std::span<const Kernel<GroupedLinearOp>* const> cuda_grouped_packed();        // quantized weights
-std::span<const Kernel<GroupedLinearOp>* const> cuda_grouped_packed_tiles();  // quantized weights, many pairs, Hopper
+const Kernel<GroupedLinearOp>* cuda_grouped_pairs();                         // 16-bit weights, few tokens
+std::span<const Kernel<GroupedLinearOp>* const> cuda_grouped_tiles();        // 16-bit weights
+std::span<const Kernel<GroupedLinearOp>* const> cuda_grouped_packed();       // quantized weights
+const Kernel<GroupedLinearOp>* cuda_grouped_packed_pairs();                  // quantized weights, few tokens, Hopper
+std::span<const Kernel<GroupedLinearOp>* const> cuda_grouped_packed_flat();  // quantized weights, few pairs, Hopper
+const Kernel<GroupedLinearOp>* cuda_grouped_packed_tiles();                  // quantized weights, many pairs, Hopper
 const Kernel<GroupedLinearOp>* cuda_grouped_simple();  // any format in the file's rows, f32 arithmetic
 
 // Forms that no model asks for are not built.
@@ -26,6 +28,11 @@ inline bool is_plain_grouped(const GroupedLinearProblem& p) {
 }
 
 bool is_packed_grouped(const GroupedLinearProblem& problem);  // quantized weights in units, and x in bf16
+
+// Formats whose four bits index a table, which takes more instructions than others.
+inline bool is_table_format(DType format) {
+  return format == DType::IQ4_NL || format == DType::IQ4_XS || format == DType::MXFP4;
+}
 
 // Blocks that multiply tiles of `size` pairs, and the parts of the device's peaks that they reach (measured on an
 // H200).

@@ -8,20 +8,24 @@
 #include "kernels/grouped_linear/cuda/staged_outputs.cuh"
 #include "kernels/grouped_linear/cuda/tile_copies.cuh"
 #include "kernels/linear/cuda/launch_kernel.h"
-#include "kernels/linear/cuda/quantized/wgmma.cuh"
+#include "kernels/linear/cuda/quantized/scaled_fragments.cuh"
+#include "kernels/linear/cuda/quantized/wgmma_registers.cuh"
 
 namespace millrace {
 
-template <DType kFormat, int kPairs_>
+inline constexpr int kPackedTilePairs = 64;
+
+template <DType kFormat>
 struct PackedTileShape {
-  static constexpr int kPairs = kPairs_, kWarps = 8, kThreads = 32 * kWarps, kRows = kWarps * kUnitRows;
-  static constexpr int kStages = kPairs <= 64 ? 5 : 6;  // steps of x; requests of units rely on at most eight
+  static constexpr int kPairs = kPackedTilePairs, kWarps = 8, kThreads = 32 * kWarps, kRows = kWarps * kUnitRows;
+  static constexpr int kStages = 5;  // steps of x
   static constexpr int kStageBytes = kPairs * kTileRowBytes;
   static constexpr int kSlotBytes = kWarps * Unit<kFormat>::kSize;  // units of a block; there are two slots
-  static constexpr int kBlocks = kPairs <= 64 ? 2 : 1;
+  static constexpr int kBlocks = 2;
   static constexpr size_t kSharedBytes = static_cast<size_t>(kStages * kStageBytes + 2 * kSlotBytes) + 1024;
   static constexpr int kExchangeBytes = kWarps / 2 * kPairs / 2 * 32 * 4;  // products with up
-  static_assert(kStages <= 8 && StagedOutputs::bytes(kPairs, kRows) <= kStages * kStageBytes);
+  static_assert(kStages <= 6);  // the last quarter of a unit is read before its slot is requested again
+  static_assert(StagedOutputs::bytes(kPairs, kRows) <= kStages * kStageBytes);
   static_assert(kExchangeBytes + StagedOutputs::bytes(kPairs, kRows / 2) <= kStages * kStageBytes);
 };
 
@@ -61,12 +65,13 @@ __device__ __forceinline__ void store_packed_tile(const GroupedParams& p, const 
   staged.store(p, pairs, first);
 }
 
-template <DType kFormat, int kPairs>
-__global__ void __launch_bounds__(PackedTileShape<kFormat, kPairs>::kThreads, PackedTileShape<kFormat, kPairs>::kBlocks)
+template <DType kFormat>
+__global__ void __launch_bounds__(PackedTileShape<kFormat>::kThreads, PackedTileShape<kFormat>::kBlocks)
     grouped_packed_tiles(const __grid_constant__ GroupedParams p, int units) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL  // other targets lack these instructions and never launch this kernel
-  using S = PackedTileShape<kFormat, kPairs>;
+  using S = PackedTileShape<kFormat>;
   using U = Unit<kFormat>;
+  constexpr int kPairs = S::kPairs;
   extern __shared__ uint8_t raw[];
   uint8_t* stages = raw + (1024 - shared_address(raw) % 1024) % 1024;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
@@ -106,52 +111,56 @@ __global__ void __launch_bounds__(PackedTileShape<kFormat, kPairs>::kThreads, Pa
   for (float& sum : sums) sum = 0;
 #pragma unroll
   for (int step = 0; step < S::kStages - 1; ++step) request(step);
-  UnitFragment<kFormat> unit;
-  PairScales<kFormat> scales;
+  QuarterBits<kFormat> bits;
+  RaisedScales<kFormat> scales;
   uint32_t a[2][4][4];  // one is decoded while the products of the other run
 #pragma unroll 1
   for (int i = 0; i < units; ++i) {
 #pragma unroll
     for (int quarter = 0; quarter < 4; ++quarter) {
       const int step = 4 * i + quarter;
+      const uint8_t* unit = own_slot + i % 2 * S::kSlotBytes;
       wait_copies<S::kStages - 2>();
       publish_tile();
       __syncthreads();  // the stage is complete, and all warps have left the one that is requested next
       request(step + S::kStages - 1);
       if (quarter == 0) {
-        const uint8_t* from = own_slot + i % 2 * S::kSlotBytes;
-        unit.load_bits(from, lane);
-        scales.load(from, lane);
-        decode_quarter<kFormat>(unit, scales, 0, lane, a[0]);
+        bits.load(unit, lane, 0);
+        scales.load(unit, lane);
+        scale_quarter<kFormat>(bits, scales, 0, lane, a[0]);
       }
       const uint64_t b = matrix_descriptor(stages + step % S::kStages * S::kStageBytes);
       begin_products();
 #pragma unroll
       for (int part = 0; part < 4; ++part) RegisterProduct<kPairs>::run(sums, a[quarter % 2][part], b + 2 * part);
       commit_products();
-      if (quarter < 3) decode_quarter<kFormat>(unit, scales, quarter + 1, lane, a[(quarter + 1) % 2]);
+      if (quarter < 3) {
+        bits.load(unit, lane, quarter + 1);
+        scale_quarter<kFormat>(bits, scales, quarter + 1, lane, a[(quarter + 1) % 2]);
+      }
       wait_products<0>();
     }
   }
+#pragma unroll
+  for (float& sum : sums) sum *= kSumFactor<kFormat>;
   __syncthreads();  // results overwrite the stages
   store_packed_tile<S>(p, pairs, reinterpret_cast<float*>(stages), sums);
 #endif
 }
 
-template <DType kFormat, int kPairs>
+template <DType kFormat>
 cudaError_t launch_packed_tiles(const GroupedParams& params, dim3 grid, const CudaStep& step) {
-  using S = PackedTileShape<kFormat, kPairs>;
+  using S = PackedTileShape<kFormat>;
   LaunchShape shape;
   shape.grid = grid;
   shape.threads = S::kThreads;
   shape.shared_bytes = S::kSharedBytes;
-  return launch_kernel(grouped_packed_tiles<kFormat, kPairs>, shape, step, params,
+  return launch_kernel(grouped_packed_tiles<kFormat>, shape, step, params,
                        (params.k + kUnitColumns - 1) / kUnitColumns);
 }
 
 // packed_tiles_*.cu instantiate the formats, so that they compile in parallel.
-#define MILLRACE_GROUPED_TILES(PREFIX, F)                                                                     \
-  PREFIX template cudaError_t launch_packed_tiles<DType::F, 64>(const GroupedParams&, dim3, const CudaStep&); \
-  PREFIX template cudaError_t launch_packed_tiles<DType::F, 128>(const GroupedParams&, dim3, const CudaStep&);
+#define MILLRACE_GROUPED_TILES(PREFIX, F) \
+  PREFIX template cudaError_t launch_packed_tiles<DType::F>(const GroupedParams&, dim3, const CudaStep&);
 
 }  // namespace millrace

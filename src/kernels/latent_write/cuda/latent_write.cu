@@ -13,7 +13,8 @@ constexpr int kThreads = 128;
 constexpr int kMostDim = 1024;  // of a row, which a block holds in registers
 
 struct Params {
-  GpuMatrix row, q, absorbed, angles;
+  GpuMatrix row, q, absorbed, angles, copy;  // copy: of the queries' plain parts
+  int each;                                  // elements that a thread copies; 0: no copy
   const float* norm;
   float epsilon;
   std::byte* keys;
@@ -60,7 +61,20 @@ __device__ void write_row(const Params& p, int64_t row) {
   }
 }
 
-// Grid: (row, 1 + blocks of queries). The first block of a row stores it, the others rotate its queries.
+// Copies `each` elements of a head's plain part: one, or 16 bytes.
+__device__ void copy_plain(const Params& p, int64_t row, int i) {
+  const int per_head = p.plain / p.each;
+  if (i >= p.heads * per_head) return;
+  const int head = i / per_head, at = i % per_head * p.each;
+  const int64_t from = row * p.q.stride + int64_t{head} * (p.plain + p.rotary) + at;
+  const int64_t to = row * p.copy.stride + int64_t{head} * p.plain + at;
+  if (p.each == 1) return store(p.copy.data, p.copy.dtype, to, load(p.q.data, p.q.dtype, from));
+  const int64_t bytes = 16 / p.each;
+  *reinterpret_cast<uint4*>(p.copy.data + to * bytes) = *reinterpret_cast<const uint4*>(p.q.data + from * bytes);
+}
+
+// Grid: (row, 1 + blocks of queries). The first block of a row stores it, the next ones rotate its queries, the last
+// ones copy their plain parts.
 __global__ void __launch_bounds__(kThreads) write_latent(const __grid_constant__ Params p) {
   wait_for_predecessors();
   const int64_t row = blockIdx.x;
@@ -73,8 +87,21 @@ __global__ void __launch_bounds__(kThreads) write_latent(const __grid_constant__
       const float x = rotated(p.rotation(), p.q, row, int64_t(head) * (p.plain + p.rotary) + p.plain, at);
       p.absorbed.set(row, int64_t(head) * (p.latent + p.rotary) + p.latent + at, x);
     }
+    const int rotating = (p.heads * p.rotary + kThreads - 1) / kThreads * kThreads;
+    if (i >= rotating) copy_plain(p, row, i - rotating);
   }
   allow_dependents();  // last: attention reads pages before it waits
+}
+
+// Elements that a thread copies of a head's plain part.
+int elements_of_copy(const LatentWriteOp::Args& a) {
+  if (a.plain.cols == 0) return 0;
+  const int wide = 16 / static_cast<int>(row_bytes(a.q.dtype, 1));
+  const auto fits = [&](const Matrix& m) {
+    return m.stride % wide == 0 && reinterpret_cast<uintptr_t>(m.data) % 16 == 0 && m.dtype == a.q.dtype;
+  };
+  const bool heads_fit = a.plain_dim() % wide == 0 && a.rotary_dim() % wide == 0;
+  return heads_fit && fits(a.q) && fits(a.plain) ? wide : 1;
 }
 
 class CudaLatentWrite final : public Kernel<LatentWriteOp> {
@@ -89,11 +116,13 @@ class CudaLatentWrite final : public Kernel<LatentWriteOp> {
   }
   void run(const Args& a, const Executor& executor) const override {
     if (a.row.rows == 0) return;
-    const int rotary = a.rotary_dim();
+    const int rotary = a.rotary_dim(), each = elements_of_copy(a);
     const Params params{a.row,
                         a.q,
                         a.absorbed,
                         a.angles,
+                        a.plain,
+                        each,
                         a.norm,
                         a.epsilon,
                         a.kv.keys,
@@ -106,7 +135,8 @@ class CudaLatentWrite final : public Kernel<LatentWriteOp> {
                         a.style == RopeStyle::Halves,
                         a.tables.row_slots,
                         static_cast<int64_t>(a.kv.key_row_bytes())};
-    const int of_queries = (a.heads * rotary + kThreads - 1) / kThreads;
+    int of_queries = (a.heads * rotary + kThreads - 1) / kThreads;
+    if (each > 0) of_queries += (a.heads * (a.plain_dim() / each) + kThreads - 1) / kThreads;
     const dim3 grid(static_cast<unsigned>(a.row.rows), static_cast<unsigned>(1 + of_queries));
     check_launch(launch_kernel(write_latent, grid, kThreads, 0, cuda_launch(executor), params),
                  "starting latent_write");

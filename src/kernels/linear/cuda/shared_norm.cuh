@@ -25,9 +25,12 @@ __device__ __forceinline__ void find_scales(const SharedNorm& norm, int tokens, 
     for (int i = lane; i < fours; i += 32) {
 #pragma unroll
       for (int j = 0; j < kAtOnce; ++j) {
-        const int token = min(first + j * warps, tokens - 1);
-        const float4 v = __ldcg(reinterpret_cast<const float4*>(norm.squares) + token * fours + i);
-        sums[j] += (v.x + v.y) + (v.z + v.w);
+        // No loads for missing tokens: all blocks read the same lines, and a few lines are slow to serve to all of
+        // them.
+        const int token = first + j * warps;
+        const uint4 v =
+            load_shared_input_if(reinterpret_cast<const float4*>(norm.squares) + token * fours + i, token < tokens);
+        sums[j] += (__uint_as_float(v.x) + __uint_as_float(v.y)) + (__uint_as_float(v.z) + __uint_as_float(v.w));
       }
     }
 #pragma unroll

@@ -13,8 +13,10 @@ struct CudaNormArgs {
   bool layer = false;             // LayerNorm instead of RMSNorm
   float epsilon = 1e-5f;
   int rows = 0, cols = 0, groups = 1;
-  bool accumulate = false;         // out += the norm
-  bool weights_per_group = false;  // weight and bias are [cols]
+  bool accumulate = false;               // out += the norm
+  bool weights_per_group = false;        // weight and bias are [cols]
+  const float* second_weight = nullptr;  // of the groups from second_from on
+  int second_from = 0;
 };
 CudaError launch_cuda_norm(const CudaNormArgs& args, const CudaLaunch& launch);
 

@@ -27,6 +27,8 @@ class CudaNorm final : public Kernel<NormOp> {
     args.groups = a.groups;
     args.accumulate = a.accumulate;
     args.weights_per_group = a.weights_per_group;
+    args.second_weight = a.second_weight;
+    args.second_from = a.second_from;
     check_launch(launch_cuda_norm(args, cuda_launch(executor)), "starting a norm");
   }
 };

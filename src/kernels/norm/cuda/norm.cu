@@ -28,12 +28,12 @@ __device__ Eight load(const CudaNormArgs& a, const Place& at, int column, int co
   return load_eight<kWide>(a.x, at.row * a.x.stride + at.begin + column, count);
 }
 
-__device__ Eight load_weights(const CudaNormArgs& a, int column, int count) {
-  const bool whole = a.weight != nullptr && count >= 8;
-  if (whole && reinterpret_cast<uintptr_t>(a.weight + column) % 16 == 0) return widen(a.weight + column);
+__device__ Eight load_weights(const float* from, int column, int count) {
+  const bool whole = from != nullptr && count >= 8;
+  if (whole && reinterpret_cast<uintptr_t>(from + column) % 16 == 0) return widen(from + column);
   Eight weights;
 #pragma unroll
-  for (int i = 0; i < 8; ++i) weights.at[i] = i < count && a.weight != nullptr ? a.weight[column + i] : 1.0f;
+  for (int i = 0; i < 8; ++i) weights.at[i] = i < count && from != nullptr ? from[column + i] : 1.0f;
   return weights;
 }
 
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(kMaxThreads) norm_rows(const __grid_constant__
 #pragma unroll
   for (int e = 0; e < kEach; ++e) {  // no kernel writes the weights: load them before the wait for x
     const int column = (e * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * 8;
-    weights[e] = load_weights(a, column, min(8, a.cols - column));
+    weights[e] = load_weights(a.weight, column, min(8, a.cols - column));
   }
   wait_for_predecessors();
   const Place at{blockIdx.x, 0, a.cols, 0};
@@ -116,7 +116,8 @@ __global__ void __launch_bounds__(kGroupWarps * 32) norm_groups(const __grid_con
   const int64_t index = int64_t{blockIdx.x} * kGroupWarps + threadIdx.x / 32;
   if (index >= int64_t{a.rows} * a.groups) return;
   const int cols = a.cols / a.groups, lane = static_cast<int>(threadIdx.x) % 32;
-  const int64_t begin = index % a.groups * cols;
+  const int64_t group = index % a.groups, begin = group * cols;
+  const float* weight = a.second_weight != nullptr && group >= a.second_from ? a.second_weight : a.weight;
   const Place at{index / a.groups, begin, cols, a.weights_per_group ? static_cast<int>(begin) : 0};
   float mean = 0, variance = 0;
   if (a.layer) {
@@ -133,7 +134,7 @@ __global__ void __launch_bounds__(kGroupWarps * 32) norm_groups(const __grid_con
   for (int column = lane * 8; column < cols; column += 256) {
     const int count = min(8, cols - column);
     const Eight x = load<kWide>(a, at, column, count);
-    store_normed<kWide>(a, at, column, count, x, load_weights(a, at.weights + column, count), mean, inverse);
+    store_normed<kWide>(a, at, column, count, x, load_weights(weight, at.weights + column, count), mean, inverse);
   }
 }
 

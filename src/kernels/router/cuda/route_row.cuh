@@ -16,12 +16,12 @@ struct CudaRouterParams {
   const float* logits;
   int64_t stride;  // of the logits
   const float *choice_bias, *expert_scale;
-  int experts, rows;
+  int experts, rows;  // experts without shared ones
   int32_t* chosen;
   float* weights;
 };
 
-inline constexpr int kMostExperts = 512, kMostExpertGroups = 32;
+inline constexpr int kMostExperts = RouterOp::kMostGroups, kMostExpertGroups = 32;
 
 __host__ __device__ inline bool chooses_groups(const RouterSettings& s) { return s.kept_groups < s.expert_groups; }
 
@@ -46,9 +46,10 @@ class RowOfExperts {
 #pragma unroll
     for (const float logit : logits_) largest_ = fmaxf(largest_, logit);
     largest_ = warp_max(largest_);
+    if (p.settings.gates_shared) shared_weight_ = 1 / (1 + expf(-from[p.experts]));
   }
 
-  // Fills chosen[per_row] and weights[per_row], in global or shared memory.
+  // Fills chosen and weights [pairs_of_row()], in global or shared memory.
   __device__ void route(int32_t* chosen, float* weights) {
     rank();
     if (chooses_groups(p_.settings)) keep_best_groups();
@@ -70,6 +71,10 @@ class RowOfExperts {
     for (int i = lane_; i < s.per_row; i += 32) {
       const float factor = p_.expert_scale != nullptr ? p_.expert_scale[chosen[i]] : 1;
       weights[i] = weights[i] / divisor * (s.scale * factor);
+    }
+    for (int i = lane_; i < s.shared; i += 32) {
+      chosen[s.per_row + i] = p_.experts + i;
+      weights[s.per_row + i] = shared_weight_;
     }
   }
 
@@ -202,7 +207,7 @@ class RowOfExperts {
   float logits_[kEach];
   uint64_t keys_[kEach];  // 0: may not be chosen
   uint32_t taken_ = 0;    // bit i: expert(i) was chosen
-  float largest_;
+  float largest_, shared_weight_ = 1;
 };
 
 }  // namespace millrace

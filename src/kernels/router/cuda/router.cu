@@ -18,12 +18,12 @@ constexpr int kMostSegments = 128, kSegmentWarps = 8, kSegmentPairs = 256;
 
 struct SortParams {
   const int32_t* chosen;
-  int32_t *order, *offsets, *counts;  // counts: [segments][experts]
-  int pairs, experts, segments, each;
+  int32_t *order, *offsets, *counts;  // counts: [segments][groups]
+  int pairs, groups, segments, each;  // groups: experts and shared ones
 };
 
 // Routes rows and sorts their pairs in one block. Shared memory: scores [warps][experts] if the settings have groups,
-// then counts [segments][experts].
+// then counts [segments][groups].
 template <int kEach>
 __global__ void __launch_bounds__(32 * kTogetherWarps, 1)
     route_together(const __grid_constant__ CudaRouterParams p, const __grid_constant__ SortParams s) {
@@ -32,19 +32,19 @@ __global__ void __launch_bounds__(32 * kTogetherWarps, 1)
   const int warp = static_cast<int>(threadIdx.x) / 32;
   auto* counts = reinterpret_cast<int32_t*>(scores + (chooses_groups(p.settings) ? kTogetherWarps * p.experts : 0));
   let_next_kernel_start();
-  for (int i = static_cast<int>(threadIdx.x); i < s.segments * s.experts; i += 32 * kTogetherWarps) counts[i] = 0;
+  for (int i = static_cast<int>(threadIdx.x); i < s.segments * s.groups; i += 32 * kTogetherWarps) counts[i] = 0;
   wait_for_previous_kernel();
   for (int row = warp; row < p.rows; row += kTogetherWarps) {
-    const int64_t first = static_cast<int64_t>(row) * p.settings.per_row;
+    const int64_t first = static_cast<int64_t>(row) * (p.settings.per_row + p.settings.shared);
     RowOfExperts<kEach>(p, row, scores + warp * p.experts).route(p.chosen + first, p.weights + first);
     __syncwarp();
   }
   __syncthreads();  // also makes `chosen` visible to the block
   const int begin = min(s.pairs, warp * s.each), end = min(s.pairs, begin + s.each);
-  if (warp < s.segments) count_pairs(s.chosen, begin, end, counts + warp * s.experts);
+  if (warp < s.segments) count_pairs(s.chosen, begin, end, counts + warp * s.groups);
   __syncthreads();
-  scan_counts(counts, s.segments, s.experts, s.offsets, sums);
-  if (warp < s.segments) place_pairs(s.chosen, begin, end, counts + warp * s.experts, s.order);
+  scan_counts(counts, s.segments, s.groups, s.offsets, sums);
+  if (warp < s.segments) place_pairs(s.chosen, begin, end, counts + warp * s.groups, s.order);
 }
 
 template <int kEach>
@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(32 * kRouteWarps) route_rows(const __grid_cons
   let_next_kernel_start();
   wait_for_previous_kernel();
   if (row >= p.rows) return;
-  const int64_t first = static_cast<int64_t>(row) * p.settings.per_row;
+  const int64_t first = static_cast<int64_t>(row) * (p.settings.per_row + p.settings.shared);
   RowOfExperts<kEach>(p, row, scores[warp]).route(p.chosen + first, p.weights + first);
 }
 
@@ -65,8 +65,8 @@ __global__ void __launch_bounds__(32 * kSegmentWarps) count_segments(const __gri
   wait_for_previous_kernel();
   const int segment = segment_of_warp(), lane = static_cast<int>(threadIdx.x) % 32;
   if (segment >= s.segments) return;
-  int32_t* counts = s.counts + segment * s.experts;
-  for (int e = lane; e < s.experts; e += 32) counts[e] = 0;
+  int32_t* counts = s.counts + segment * s.groups;
+  for (int e = lane; e < s.groups; e += 32) counts[e] = 0;
   __syncwarp();
   const int begin = min(s.pairs, segment * s.each);
   count_pairs(s.chosen, begin, min(s.pairs, begin + s.each), counts);
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kMostExperts) scan_segments(const __grid_const
   __shared__ int32_t sums[32];
   let_next_kernel_start();
   wait_for_previous_kernel();
-  scan_counts(s.counts, s.segments, s.experts, s.offsets, sums);
+  scan_counts(s.counts, s.segments, s.groups, s.offsets, sums);
 }
 
 __global__ void __launch_bounds__(32 * kSegmentWarps) place_segments(const __grid_constant__ SortParams s) {
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(32 * kSegmentWarps) place_segments(const __gri
   const int segment = segment_of_warp();
   if (segment >= s.segments) return;
   const int begin = min(s.pairs, segment * s.each);
-  place_pairs(s.chosen, begin, min(s.pairs, begin + s.each), s.counts + segment * s.experts, s.order);
+  place_pairs(s.chosen, begin, min(s.pairs, begin + s.each), s.counts + segment * s.groups, s.order);
 }
 
 int segments_of(int64_t pairs) {
@@ -96,8 +96,8 @@ class CudaRouter final : public Kernel<RouterOp> {
  public:
   std::string_view name() const override { return "cuda"; }
   bool can_run(const Problem& p, const Hardware& hardware) const override {
-    return is_gpu(hardware) && p.experts <= kMostExperts && p.settings.expert_groups <= kMostExpertGroups &&
-           p.settings.per_row <= p.experts;
+    return is_gpu(hardware) && p.experts + p.settings.shared <= kMostExperts &&
+           p.settings.expert_groups <= kMostExpertGroups && p.settings.per_row <= p.experts;
   }
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
     const double launches = p.rows <= kTogetherRows ? 1 : 4;
@@ -107,10 +107,11 @@ class CudaRouter final : public Kernel<RouterOp> {
   }
   size_t workspace_bytes(const Problem& p, const Hardware&) const override {
     if (p.rows <= kTogetherRows) return 0;
-    return static_cast<size_t>(segments_of(p.rows * p.settings.per_row) * p.experts) * sizeof(int32_t);
+    const int64_t groups = p.experts + p.settings.shared;
+    return static_cast<size_t>(segments_of(p.rows * p.settings.pairs_of_row()) * groups) * sizeof(int32_t);
   }
   void run(const Args& a, const Executor& executor) const override {
-    const int64_t experts = a.logits.cols;
+    const int64_t experts = experts_of(a);
     const CudaStep step{static_cast<cudaStream_t>(executor.queue), executor.overlap};
     const cudaError_t status = experts <= 32    ? start<1>(a, executor, step)
                                : experts <= 64  ? start<2>(a, executor, step)
@@ -121,12 +122,15 @@ class CudaRouter final : public Kernel<RouterOp> {
   }
 
  private:
+  static int64_t experts_of(const Args& a) { return a.logits.cols - a.settings.gates_shared; }
+
   template <int kEach>
   static cudaError_t start(const Args& a, const Executor& executor, const CudaStep& step) {
     const Routing& r = a.routing;
-    const int experts = static_cast<int>(a.logits.cols), rows = static_cast<int>(r.rows);
+    const int experts = static_cast<int>(experts_of(a)), groups = experts + a.settings.shared,
+              rows = static_cast<int>(r.rows);
     const int pairs = static_cast<int>(r.pairs());
-    if (rows == 0) return cudaMemsetAsync(r.offsets, 0, static_cast<size_t>(experts + 1) * 4, step.stream);
+    if (rows == 0) return cudaMemsetAsync(r.offsets, 0, static_cast<size_t>(groups + 1) * 4, step.stream);
     const CudaRouterParams params{a.settings,
                                   a.logits.row<const float>(0),
                                   a.logits.stride,
@@ -136,12 +140,13 @@ class CudaRouter final : public Kernel<RouterOp> {
                                   rows,
                                   r.chosen,
                                   r.weights};
-    SortParams sort{r.chosen, r.order, r.offsets, nullptr, pairs, experts, 0, 0};
+    SortParams sort{r.chosen, r.order, r.offsets, nullptr, pairs, groups, 0, 0};
     if (rows <= kTogetherRows) {
       sort.segments = static_cast<int>(std::clamp<int64_t>(ceil_div(pairs, 32), 1, kTogetherWarps));
       sort.each = static_cast<int>(round_up(ceil_div(pairs, sort.segments), 32));
       const size_t scores = chooses_groups(a.settings) ? kTogetherWarps * sizeof(double) : 0;
-      const size_t shared = static_cast<size_t>(experts) * (scores + static_cast<size_t>(sort.segments) * 4);
+      const auto counts = static_cast<size_t>(sort.segments) * 4;
+      const size_t shared = static_cast<size_t>(experts) * scores + static_cast<size_t>(groups) * counts;
       return launch_kernel(route_together<kEach>, {dim3(1), 32 * kTogetherWarps, 1, shared}, step, params, sort);
     }
     sort.segments = segments_of(pairs);

@@ -7,12 +7,12 @@ const headers = () => {
 };
 
 const problemOf = async (response) => {
-  let message = `The server answered ${response.status}.`;
+  let error = {};
   try {
-    message = (await response.json()).error?.message ?? message;
+    error = (await response.json()).error ?? {};
   } catch { /* no JSON: the status says enough */ }
-  const problem = new Error(message);
-  problem.status = response.status;
+  const problem = new Error(error.message ?? `The server answered ${response.status}.`);
+  Object.assign(problem, { status: response.status, code: error.code });
   return problem;
 };
 

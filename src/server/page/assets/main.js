@@ -72,11 +72,18 @@ const requestFor = (path) => {
   };
 };
 
+const explain = (problem) => {
+  if (!problem.message || problem.message === "Failed to fetch") return "The server cannot be reached.";
+  if (problem.code === "context_length_exceeded")
+    return `The conversation is too long for the model: edit an earlier message, or begin a new conversation. (${problem.message})`;
+  return problem.message;
+};
+
 const view = {
   changed: (conversation, message) => conversation === current && paintSoon(message),
   ended: (conversation, message, problem) => {
     if (problem?.status === 401) byId("settings").showModal();
-    if (problem) showProblem(problem.message === "Failed to fetch" ? "The server cannot be reached." : problem.message || "The server cannot be reached.");
+    if (problem) showProblem(explain(problem));
     say({ done: "Answer complete", stopped: "Stopped" }[message.state] ?? "The answer was interrupted");
     if (conversation !== current) return showConversations(current, openConversation);
     const follow = atEnd();

@@ -152,7 +152,9 @@ const takeFence = (lines, at) => {
 };
 
 const takeTable = (lines, at) => {
-  const row = (name, line) => element("tr", {}, ...cells(line).map((cell) => element(name, {}, ...inline(cell))));
+  const places = cells(lines[at + 1]).map((rule) => (rule.endsWith(":") ? (rule.startsWith(":") ? "center" : "right") : ""));
+  const row = (name, line) => element("tr", {},
+    ...cells(line).map((cell, column) => element(name, places[column] ? { class: places[column] } : {}, ...inline(cell))));
   const body = element("tbody");
   let next = at + 2;
   for (; next < lines.length && lines[next].includes("|") && lines[next].trim(); ++next) body.append(row("td", lines[next]));
@@ -169,7 +171,7 @@ const takeList = (lines, at, depth) => {
     const match = item(lines[next]);
     if (!match || match[1].length < indent || match[1].length > indent + 3 || /\d/.test(match[2]) !== ordered) break;
     const width = match[1].length + match[2].length + Math.min(match[3].length || 1, 4);
-    const body = [match[4]];
+    const body = [match[4].replace(/^\[ \] /, "☐ ").replace(/^\[[xX]\] /, "☑ ")];
     for (++next; next < lines.length; ++next) {
       const line = lines[next];
       const deeper = line.startsWith(" ".repeat(Math.min(width, indent + 2)));

@@ -1,12 +1,13 @@
-// Host side of the kernel for two to eight tokens and quantized weights: splits of K, estimate, launch.
+// Host side of the kernel for two to four tokens and quantized weights: splits of K, estimate, launch.
 #include <algorithm>
 
+#include "kernels/linear/cuda/quantized/few.cuh"
+#include "kernels/linear/cuda/quantized/flat.h"
 #include "kernels/linear/cuda/quantized/formats.h"
-#include "kernels/linear/cuda/quantized/instances.cuh"
 
 namespace millrace {
 
-#define MILLRACE_DECLARE(F) MILLRACE_PACKED_INSTANCES(extern, F)
+#define MILLRACE_DECLARE(F) MILLRACE_FEW_INSTANCE(extern, F)
 MILLRACE_PACKED_FORMATS(MILLRACE_DECLARE)
 #undef MILLRACE_DECLARE
 
@@ -25,7 +26,7 @@ FewWay way_of(const CudaLinearProblem& p, const CudaLimits& limits) {
 }
 
 bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
-  return is_packed(p, limits) && has_clusters(limits) && p.m >= 2 && p.m <= kFewTokens && p.k <= 65536 &&
+  return is_packed(p, limits) && has_clusters(limits) && p.m >= 2 && p.m < kFlatLeastTokens && p.k <= 65536 &&
          way_of(p, limits).splits > 0;
 }
 

@@ -1,4 +1,4 @@
-// Quantized weights times two to eight tokens on Hopper. As gemv.cuh, but the blocks of a cluster share K, so each
+// Quantized weights times two to four tokens on Hopper. As gemv.cuh, but the blocks of a cluster share K, so each
 // holds only its part of x, which costs most space and time with several tokens. Distributed shared memory adds up
 // their sums of a tile.
 #pragma once
@@ -228,24 +228,29 @@ int few_splits(int tokens, int units, int tiles, int sms, bool accumulate) {
   return 0;
 }
 
+// Formats with digits: two or four tokens. Others: up to kFewTokens.
 template <DType kFormat>
 FewWay few_way(int tokens, int units, int tiles, int sms, bool accumulate) {
   if constexpr (kHasDigits<kFormat>) {
-    const int splits = tokens == 2   ? few_splits<kFormat, 2>(tokens, units, tiles, sms, accumulate)
-                       : tokens <= 4 ? few_splits<kFormat, 4>(tokens, units, tiles, sms, accumulate)
-                                     : 0;
-    if (splits > 0) return {tokens == 2 ? 2 : 4, splits};
+    return tokens == 2 ? FewWay{2, few_splits<kFormat, 2>(tokens, units, tiles, sms, accumulate)}
+                       : FewWay{4, few_splits<kFormat, 4>(tokens, units, tiles, sms, accumulate)};
+  } else {
+    return {kFewTokens, few_splits<kFormat, kFewTokens>(tokens, units, tiles, sms, accumulate)};
   }
-  return {kFewTokens, few_splits<kFormat, kFewTokens>(tokens, units, tiles, sms, accumulate)};
 }
 
 template <DType kFormat>
 cudaError_t launch_few(const PackedFewParams& params, const CudaStep& step, int sms, int tokens) {
   if constexpr (kHasDigits<kFormat>) {
-    if (tokens == 2) return launch_few_tokens<kFormat, 2>(params, step, sms);
-    if (tokens == 4) return launch_few_tokens<kFormat, 4>(params, step, sms);
+    return tokens == 2 ? launch_few_tokens<kFormat, 2>(params, step, sms)
+                       : launch_few_tokens<kFormat, 4>(params, step, sms);
+  } else {
+    return launch_few_tokens<kFormat, kFewTokens>(params, step, sms);
   }
-  return launch_few_tokens<kFormat, kFewTokens>(params, step, sms);
 }
 
 }  // namespace millrace
+
+// KIND is `extern` in files that only launch.
+#define MILLRACE_FEW_INSTANCE(KIND, F) \
+  KIND template cudaError_t launch_few<DType::F>(const PackedFewParams&, const CudaStep&, int, int);

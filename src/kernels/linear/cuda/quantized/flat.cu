@@ -14,11 +14,12 @@ MILLRACE_PACKED_FORMATS(MILLRACE_DECLARE)
 
 namespace {
 
-int tokens_of(int64_t m) { return m <= 16 ? 16 : m <= 32 ? 32 : 64; }
+int tokens_of(int64_t m) { return m <= 8 ? 8 : m <= 16 ? 16 : m <= 32 ? 32 : 64; }
 
 bool fits(DType format, int tokens, FlatShape shape, int units) {
   return with_packed_format(format, [&](auto f) {
-           const bool fit = tokens == 16   ? fit_flat<f.value, 16>(shape, units)
+           const bool fit = tokens == 8    ? fit_flat<f.value, 8>(shape, units)
+                            : tokens == 16 ? fit_flat<f.value, 16>(shape, units)
                             : tokens == 32 ? fit_flat<f.value, 32>(shape, units)
                                            : fit_flat<f.value, 64>(shape, units);
            return fit ? cudaSuccess : cudaErrorInvalidValue;

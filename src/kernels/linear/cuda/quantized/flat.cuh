@@ -1,4 +1,4 @@
-// Flat GEMM over quantized weights for 9 to 64 tokens on Hopper. Registers hold the scaled weights, which are the
+// Flat GEMM over quantized weights for 5 to 64 tokens on Hopper. Registers hold the scaled weights, which are the
 // first operand of warpgroup products; TMA copies the tokens, the second operand, to shared memory.
 //
 // 16 warps of a multiprocessor decode at all times: where rows are few, the warpgroups of a block and the blocks of a
@@ -20,7 +20,6 @@ namespace millrace {
 inline constexpr int kFlatWarps = 16;  // that multiply
 inline constexpr int kFlatThreads = 32 * (kFlatWarps + 2);
 inline constexpr int kFlatRoom = 224 * 1024;
-inline constexpr int kFlatLeastTokens = 9, kFlatMostTokens = 64;  // fewer: few.cuh is faster in models
 inline constexpr int kFlatMostWays = 4;
 inline constexpr int kFlatMostSlots = 32;
 inline constexpr int kFlatBox = 64;  // columns of a copy of x: one row of the 128-byte swizzle
@@ -369,6 +368,8 @@ template <DType kFormat>
 cudaError_t launch_flat(const FlatParams& params, const CUtensorMap& x, const LaunchShape& shape, const CudaStep& step,
                         int tokens) {
   switch (tokens) {
+    case 8:
+      return launch_flat_tokens<kFormat, 8>(params, x, shape, step);
     case 16:
       return launch_flat_tokens<kFormat, 16>(params, x, shape, step);
     case 32:

@@ -2,11 +2,11 @@
 #include <algorithm>
 
 #include "kernels/linear/cuda/quantized/formats.h"
-#include "kernels/linear/cuda/quantized/instances.cuh"
+#include "kernels/linear/cuda/quantized/gemv.cuh"
 
 namespace millrace {
 
-#define MILLRACE_DECLARE(F) MILLRACE_PACKED_INSTANCES(extern, F)
+#define MILLRACE_DECLARE(F) MILLRACE_GEMV_INSTANCE(extern, F)
 MILLRACE_PACKED_FORMATS(MILLRACE_DECLARE)
 #undef MILLRACE_DECLARE
 

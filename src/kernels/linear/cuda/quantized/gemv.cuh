@@ -185,3 +185,7 @@ cudaError_t launch_gemv(const PackedGemvParams& params, const LaunchShape& shape
 }
 
 }  // namespace millrace
+
+// KIND is `extern` in files that only launch.
+#define MILLRACE_GEMV_INSTANCE(KIND, F) \
+  KIND template cudaError_t launch_gemv<DType::F>(const PackedGemvParams&, const LaunchShape&, const CudaStep&, int);

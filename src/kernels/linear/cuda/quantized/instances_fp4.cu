@@ -1,5 +1,5 @@
 #include "kernels/linear/cuda/quantized/instances.cuh"
 
 namespace millrace {
-MILLRACE_PACKED_INSTANCES(, MXFP4)
+MILLRACE_PACKED_INSTANCES(MXFP4)
 }  // namespace millrace

@@ -1,14 +1,14 @@
 // Host side of the flat kernel for quantized weights: the shape of work for each problem. Shapes differ in the number
 // of warps of a block that share a tile of rows: more suit few rows, fewer suit many tokens.
 #include "kernels/linear/cuda/quantized/formats.h"
-#include "kernels/linear/cuda/quantized/instances.cuh"
+#include "kernels/linear/cuda/quantized/mma.cuh"
 
 #include <algorithm>
 #include <cmath>
 
 namespace millrace {
 
-#define MILLRACE_DECLARE(F) MILLRACE_PACKED_INSTANCES(extern, F)
+#define MILLRACE_DECLARE(F) MILLRACE_MMA_INSTANCE(extern, F)
 MILLRACE_PACKED_FORMATS(MILLRACE_DECLARE)
 #undef MILLRACE_DECLARE
 

@@ -216,3 +216,7 @@ cudaError_t launch_packed(const PackedParams& params, const LaunchShape& shape, 
 }
 
 }  // namespace millrace
+
+// KIND is `extern` in files that only launch.
+#define MILLRACE_MMA_INSTANCE(KIND, F) \
+  KIND template cudaError_t launch_packed<DType::F>(const PackedParams&, const LaunchShape&, const CudaStep&, int);

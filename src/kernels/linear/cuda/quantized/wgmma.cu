@@ -2,64 +2,44 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/linear/cuda/quantized/flat.h"
 #include "kernels/linear/cuda/quantized/formats.h"
-#include "kernels/linear/cuda/quantized/instances.cuh"
+#include "kernels/linear/cuda/quantized/wgmma.cuh"
 
 namespace millrace {
 
-#define MILLRACE_DECLARE(F) MILLRACE_PACKED_INSTANCES(extern, F)
+#define MILLRACE_DECLARE(F) MILLRACE_WGMMA_INSTANCE(extern, F)
 MILLRACE_PACKED_FORMATS(MILLRACE_DECLARE)
 #undef MILLRACE_DECLARE
 
 namespace {
 
-constexpr int kMinTokens = 16, kMaxTokens = 256;
-constexpr int kRows = PackedTile<DType::Q4_0, kMinTokens>::kRows;
+constexpr int kMaxTokens = 256;
+constexpr int kRows = PackedTile<DType::Q4_0, kMaxTokens>::kRows;
 
-int tokens_of(int64_t m) {
-  int tokens = kMinTokens;
-  while (tokens < m && tokens < kMaxTokens) tokens *= 2;
-  return tokens;
-}
+int tokens_of(int64_t m) { return m <= 128 ? 128 : kMaxTokens; }
 
-// Two blocks per multiprocessor if x leaves space for it.
-int resident_of(int tokens) { return tokens <= 64 ? 2 : 1; }
-
-// Splits K if the rows alone leave much of the device idle and each block still has some units. With 64 tokens, two
-// blocks per multiprocessor are worth a larger cluster; with fewer they are not.
+// Splits K if the rows alone leave much of the device idle and each block still has some units.
 int splits_of(const CudaLinearProblem& p, const CudaLimits& limits) {
-  const int tokens = tokens_of(p.m);
-  const int64_t blocks = ceil_div(p.n, kRows) * ceil_div(p.m, tokens), units = ceil_div(p.k, kUnitColumns);
-  const int64_t enough = tokens == 64 ? 10 : 7, least = tokens == 64 ? 3 : 2;  // tenths of the device, units
+  const int64_t blocks = ceil_div(p.n, kRows) * ceil_div(p.m, tokens_of(p.m)), units = ceil_div(p.k, kUnitColumns);
   int splits = 1;
-  while (splits < 8 && 10 * blocks * splits < enough * limits.sms && units / (2 * splits) >= least) splits *= 2;
+  while (splits < 8 && 10 * blocks * splits < 7 * limits.sms && units / (2 * splits) >= 2) splits *= 2;
   return splits;
 }
 
 bool can_run(const CudaLinearProblem& p, const CudaLimits& limits) {
-  return is_packed(p, limits) && has_clusters(limits) && ceil_div(p.n, kRows) * ceil_div(p.m, kMaxTokens) < 1 << 24;
+  return is_packed(p, limits) && has_clusters(limits) && p.m > kFlatMostTokens &&
+         ceil_div(p.n, kRows) * ceil_div(p.m, kMaxTokens) < 1 << 24;
 }
 
-// Both layers must consist of whole parts of kNormPart columns, and the reader takes four parts at a time.
-bool splits_norm(const CudaLinearProblem& p, const CudaLimits& limits) {
-  return can_run(p, limits) && p.m <= kPackedMostSharing && p.n % kTileRows == 0 && p.k % (4 * kNormPart) == 0;
-}
-
-bool can_store_ahead(const CudaLinearProblem& p, const CudaLinearArgs& a) {
-  return p.y == DType::F32 && p.accumulate && !p.gate_up && a.squares == nullptr && linear_output(p, a).aligned &&
-         a.ahead.stride % 4 == 0;
-}
-
-// Measured: a unit of columns takes 1.4 us for a block alone on its multiprocessor and 1.6 us for two, more with more
-// tokens. Many tokens are bound by the tensor cores. Then the cluster adds its parts.
+// Measured: a unit of columns takes 1.4 us, more with more tokens. Many tokens are bound by the tensor cores. Then the
+// cluster adds its parts.
 double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) {
-  const int tokens = tokens_of(p.m), splits = splits_of(p, limits), resident = resident_of(tokens);
+  const int tokens = tokens_of(p.m), splits = splits_of(p, limits);
   const int64_t row_blocks = ceil_div(p.n, kRows), token_blocks = ceil_div(p.m, tokens);
   const int64_t blocks = row_blocks * token_blocks * splits, units = ceil_div(ceil_div(p.k, kUnitColumns), splits);
-  const double full = static_cast<double>(blocks) / limits.sms;  // blocks per multiprocessor
-  const double rounds = std::ceil(full / resident - 0.05);
-  const double share = full > 1 && resident == 2 ? 2 : 1;  // blocks that run concurrently
-  double unit_us = (share == 2 ? 1.6 : 1.4) * (1 + 0.0025 * tokens);
+  const double rounds = std::ceil(static_cast<double>(blocks) / limits.sms - 0.05);  // one block per multiprocessor
+  double unit_us = 1.4 * (1 + 0.0025 * tokens);
   if (p.format == DType::Q4_1 || p.format == DType::Q4_K) unit_us *= 1.1;
   if (p.format == DType::MXFP4) unit_us *= 1.3;  // not measured: a lookup, but one product
   if (p.format == DType::Q5_0 || p.format == DType::Q5_1 || p.format == DType::Q5_K || p.format == DType::Q6_K ||
@@ -67,17 +47,16 @@ double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) {
     unit_us *= 1.4;
   }
   if (p.format == DType::IQ4_NL || p.format == DType::IQ4_XS) unit_us *= 2;
-  const double flops = 2.0 * kRows * kUnitColumns * tokens * share;  // of a unit, on one multiprocessor
+  const double flops = 2.0 * kRows * kUnitColumns * tokens;  // of a unit, on one multiprocessor
   const double product_us = flops * limits.sms / (1.1 * limits.flops_per_us);
   const double ends_us = 3.5 + 0.03 * tokens + (splits > 1 ? 1 + 0.02 * (splits - 1) * tokens : 0);
   const double long_run = token_blocks > 4 ? 1.2 : 1;  // clocks drop under this load
-  const double streamed = stream_us(p, limits, blocks, resident, 4.5);
+  const double streamed = stream_us(p, limits, blocks, 1, 4.5);
   return std::max(streamed, long_run * rounds * (static_cast<double>(units) * std::max(unit_us, product_us) + ends_us));
 }
 
 cudaError_t run(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaLimits& limits, const CudaStep& step) {
-  if ((a.squares != nullptr || a.ahead.weights != nullptr) && !splits_norm(p, limits)) return cudaErrorInvalidValue;
-  if (a.ahead.weights != nullptr && !can_store_ahead(p, a)) return cudaErrorInvalidValue;
+  if (a.squares != nullptr || a.ahead.weights != nullptr) return cudaErrorInvalidValue;
   const int tokens = tokens_of(p.m);
   CUtensorMap x;
   if (!describe(x, p.x, a.x, p.m, p.k, a.x_stride, {kChunk, tokens, true})) return cudaErrorInvalidValue;
@@ -87,21 +66,19 @@ cudaError_t run(const CudaLinearProblem& p, const CudaLinearArgs& a, const CudaL
   params.splits = splits_of(p, limits);
   params.units_split = static_cast<int>(ceil_div(params.units, params.splits));
   params.token_blocks = static_cast<int>(ceil_div(p.m, tokens));
-  params.norm = {a.ahead, a.squares, a.epsilon, static_cast<int>(p.k)};
   params.out = linear_output(p, a);
   LaunchShape shape;
   shape.most_shared = true;
   shape.grid = dim3(static_cast<unsigned>(ceil_div(p.n, kRows) * params.token_blocks * params.splits));
   shape.cluster = params.splits;
-  const int room = (resident_of(tokens) == 2 ? 112 : 224) * 1024;
-  return with_packed_format(
-      p.format, [&](auto format) { return launch_wgmma<format.value>(params, x, shape, step, tokens, room); });
+  return with_packed_format(p.format,
+                            [&](auto format) { return launch_wgmma<format.value>(params, x, shape, step, tokens); });
 }
 
 }  // namespace
 
 const CudaLinearKernel& packed_wgmma_kernel() {
-  static constexpr CudaLinearKernel kKernel{"packed-wgmma", can_run, estimate_us, run, nullptr, splits_norm};
+  static constexpr CudaLinearKernel kKernel{"packed-wgmma", can_run, estimate_us, run};
   return kKernel;
 }
 

@@ -1,5 +1,6 @@
-// Flat and full GEMM over quantized weights on Hopper. Weights are decoded and scaled in registers, which are the first
-// operand of warpgroup products. Tokens are the second operand, copied to shared memory by TMA.
+// Full GEMM over quantized weights on Hopper, for more tokens than flat.cuh takes. Weights are decoded and scaled in
+// registers, which are the first operand of warpgroup products. Tokens are the second operand, copied to shared memory
+// by TMA.
 //
 // Decoding a weight costs about two instructions, independent of the number of tokens, and overlaps with the products
 // of the previous weights. A loader warp keeps two rings full, one of units of weights and one of chunks of x. The
@@ -13,7 +14,6 @@
 #include "kernels/linear/cuda/launch_kernel.h"
 #include "kernels/linear/cuda/quantized/run_scales.cuh"
 #include "kernels/linear/cuda/quantized/wgmma_registers.cuh"
-#include "kernels/linear/cuda/shared_norm.cuh"
 #include "kernels/linear/cuda/tensor_map.h"
 
 namespace millrace {
@@ -26,24 +26,19 @@ struct PackedWgmmaParams {
   const uint8_t* weights;
   int units, units_split;  // along K: in total, and per block of a cluster
   int unit_slots, splits, token_blocks;
-  SharedNorm norm;  // one of the halves of a shared norm, or neither
   LinearOutput out;
 };
-
-inline constexpr int kPackedMostSharing = 64;  // tokens of a block that computes half of a norm
 
 template <DType kFormat, int kTokens>
 struct PackedTile {
   static constexpr int kGroups = 2;  // warpgroups that multiply
   static constexpr int kWarps = 4 * kGroups;
   static constexpr int kRows = kTileRows * kWarps;
-  // Many tokens need more registers than an even share: then a whole warpgroup loads and gives its registers to the
-  // others.
-  static constexpr bool kTrade = kTokens > 64;
-  static constexpr int kThreads = 32 * (kWarps + (kTrade ? 4 : 1));
+  // The sums need more registers than an even share: a whole warpgroup loads and gives its registers to the others.
+  static constexpr int kThreads = 32 * (kWarps + 4);
   static constexpr int kSlotBytes = kWarps * Unit<kFormat>::kSize;
   static constexpr int kChunkBytes = kTokens * kChunk * 2;
-  static constexpr int kChunkSlots = kTokens == 64 || kTokens == 256 ? 4 : kMaxChunkSlots;
+  static constexpr int kChunkSlots = kTokens == 256 ? 4 : kMaxChunkSlots;
   static constexpr int kPartialBytes = kWarps * kTokens * kTileStride * 4;
 };
 
@@ -205,33 +200,13 @@ __device__ __forceinline__ void multiply_units(const PackedRings& rings, int uni
   }
 }
 
-// Stores the results of a block's multiplying threads, with either half of a shared norm.
-template <int kTokens, int kThreads>
-__device__ __forceinline__ void finish_packed(const PackedWgmmaParams& p, const float* partials, int row, int token,
-                                              const float* scales) {
-  constexpr int kTiles = kThreads / 32;
-  if constexpr (kTokens <= kPackedMostSharing) {
-    if (p.norm.ahead.weights != nullptr) {
-      SharedFinish<__nv_bfloat16, NormHalf::Ahead, kThreads> finish(p.out, p.norm, kTiles * kTileRows, row, p.splits);
-      finish.prepare();
-      return finish.run(partials, kTokens, scales);
-    }
-    if (p.norm.squares != nullptr) {
-      SharedFinish<__nv_bfloat16, NormHalf::Behind, kThreads> finish(p.out, p.norm, kTiles * kTileRows, row, p.splits);
-      return finish.run(partials, kTokens, scales);
-    }
-  }
-  finish_tiles(partials, 1, kTiles, kTokens, row, token, p.splits, kThreads, p.out);
-}
-
 template <DType kFormat, int kTokens>
-__global__ void __launch_bounds__(PackedTile<kFormat, kTokens>::kThreads, kTokens <= 64 ? 2 : 1)
+__global__ void __launch_bounds__(PackedTile<kFormat, kTokens>::kThreads, 1)
     packed_wgmma(const __grid_constant__ CUtensorMap x, const __grid_constant__ PackedWgmmaParams p) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL  // other targets lack these instructions and never launch this kernel
   using Tile = PackedTile<kFormat, kTokens>;
   extern __shared__ uint8_t raw[];
   __shared__ alignas(8) uint64_t barriers[2 * (kMaxUnitSlots + kMaxChunkSlots)];
-  __shared__ float scales[kTokens <= kPackedMostSharing ? kTokens : 1];
   uint8_t* aligned = raw + (1024 - shared_address(raw) % 1024) % 1024;
   const PackedRings rings{aligned,
                           aligned + Tile::kChunkSlots * Tile::kChunkBytes,
@@ -259,19 +234,15 @@ __global__ void __launch_bounds__(PackedTile<kFormat, kTokens>::kThreads, kToken
 
   float* partials = reinterpret_cast<float*>(aligned);
   if (warp >= Tile::kWarps) {
-    if constexpr (Tile::kTrade) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
     if (warp == Tile::kWarps) load_rings<kFormat, kTokens>(rings, x, p, begin, end, row, token);
     __syncthreads();
     attend_finish(p.splits);
   } else {
-    if constexpr (Tile::kTrade) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
     float sums[kTokens / 2];
 #pragma unroll
     for (float& sum : sums) sum = 0;
-    if (kTokens <= kPackedMostSharing && p.norm.squares != nullptr) {  // while x is in flight
-      wait_for_previous_kernel();
-      find_scales(p.norm, p.out.m, scales, warp, Tile::kWarps);
-    }
     multiply_units<kFormat, kTokens>(rings, p.unit_slots, end - begin, sums);
     wait_for_previous_kernel();
     __syncthreads();  // all products are done: partial sums overwrite the rings
@@ -281,18 +252,17 @@ __global__ void __launch_bounds__(PackedTile<kFormat, kTokens>::kThreads, kToken
       const float fragment[4] = {sums[4 * j], sums[4 * j + 1], sums[4 * j + 2], sums[4 * j + 3]};
       put_fragment(tile, 8 * j, fragment);
     }
-    finish_packed<kTokens, 32 * Tile::kWarps>(p, partials, row, token, scales);
+    finish_tiles(partials, 1, Tile::kWarps, kTokens, row, token, p.splits, 32 * Tile::kWarps, p.out);
   }
 #endif
 }
 
-// `room`: bytes of shared memory available to a block.
 template <DType kFormat, int kTokens>
-cudaError_t launch_wgmma_tokens(PackedWgmmaParams params, const CUtensorMap& x, LaunchShape shape, const CudaStep& step,
-                                int room) {
+cudaError_t launch_wgmma_tokens(PackedWgmmaParams params, const CUtensorMap& x, LaunchShape shape,
+                                const CudaStep& step) {
   using Tile = PackedTile<kFormat, kTokens>;
-  constexpr int kChunkRing = Tile::kChunkSlots * Tile::kChunkBytes;
-  params.unit_slots = std::clamp((room - 1024 - kChunkRing) / Tile::kSlotBytes, 2, kMaxUnitSlots);
+  constexpr int kChunkRing = Tile::kChunkSlots * Tile::kChunkBytes, kRoom = 224 * 1024;
+  params.unit_slots = std::clamp((kRoom - 1024 - kChunkRing) / Tile::kSlotBytes, 2, kMaxUnitSlots);
   shape.threads = Tile::kThreads;
   shape.shared_bytes =
       1024 + static_cast<size_t>(std::max(kChunkRing + params.unit_slots * Tile::kSlotBytes, Tile::kPartialBytes));
@@ -301,19 +271,14 @@ cudaError_t launch_wgmma_tokens(PackedWgmmaParams params, const CUtensorMap& x, 
 
 template <DType kFormat>
 cudaError_t launch_wgmma(const PackedWgmmaParams& params, const CUtensorMap& x, const LaunchShape& shape,
-                         const CudaStep& step, int tokens, int room) {
-  switch (tokens) {
-    case 16:
-      return launch_wgmma_tokens<kFormat, 16>(params, x, shape, step, room);
-    case 32:
-      return launch_wgmma_tokens<kFormat, 32>(params, x, shape, step, room);
-    case 64:
-      return launch_wgmma_tokens<kFormat, 64>(params, x, shape, step, room);
-    case 128:
-      return launch_wgmma_tokens<kFormat, 128>(params, x, shape, step, room);
-    default:
-      return launch_wgmma_tokens<kFormat, 256>(params, x, shape, step, room);
-  }
+                         const CudaStep& step, int tokens) {
+  return tokens == 128 ? launch_wgmma_tokens<kFormat, 128>(params, x, shape, step)
+                       : launch_wgmma_tokens<kFormat, 256>(params, x, shape, step);
 }
 
 }  // namespace millrace
+
+// KIND is `extern` in files that only launch.
+#define MILLRACE_WGMMA_INSTANCE(KIND, F)                                                                             \
+  KIND template cudaError_t launch_wgmma<DType::F>(const PackedWgmmaParams&, const CUtensorMap&, const LaunchShape&, \
+                                                   const CudaStep&, int);

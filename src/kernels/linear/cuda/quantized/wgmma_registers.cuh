@@ -13,6 +13,15 @@ struct RegisterProduct;
 
 // clang-format off
 template <>
+struct RegisterProduct<8> {
+  static __device__ __forceinline__ void run(float (&d)[4], const uint32_t (&a)[4], uint64_t b) {
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {" MR_SUMS_TEXT_4 "}, {%4,%5,%6,%7}, %8, 1, 1, 1, 0;"
+        : MR_SUMS_4
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+  }
+};
+template <>
 struct RegisterProduct<16> {
   static __device__ __forceinline__ void run(float (&d)[8], const uint32_t (&a)[4], uint64_t b) {
     asm volatile(

@@ -53,6 +53,10 @@ struct Dot {
 #include "kernels/linear/rows8/x86/panel256-inl.h"
 #include "kernels/linear/rows8/x86/strip-inl.h"
 
+void strips(const LinearArgs& args, const std::byte* x, std::byte*, const Rows8Piece& piece) {
+  with_format(args.weights->format, [&](auto format) { multiply_strips<decltype(format)>(args, x, piece); });
+}
+
 }  // namespace
 }  // namespace millrace
 MR_END_TARGET
@@ -65,7 +69,7 @@ std::span<const Rows8Method> avx2_methods() {
        .isa = Isa::Avx2,
        .max_m = 1,
        .x_bytes = strip_x_bytes,
-       .quantize = quantize_for_strips,
+       .quantize = quantize_for_strips<4>,
        .multiply = strips},
       {.name = "flat_avx2",
        .isa = Isa::Avx2,
@@ -73,7 +77,7 @@ std::span<const Rows8Method> avx2_methods() {
        .max_m = 16,
        .tile_rows = 4,
        .x_bytes = strip_x_bytes,
-       .quantize = quantize_for_strips,
+       .quantize = quantize_for_strips<4>,
        .multiply = strips},
       {.name = "full_avx2",
        .isa = Isa::Avx2,

@@ -30,8 +30,8 @@ __attribute__((noinline)) void multiply_strip(const LinearArgs& args, int64_t st
   });
 }
 
-// Tiles of x are contiguous, four rows each; the last one holds the rest. The offset of a tile thus follows from its
-// first row.
+// Tiles of x are contiguous, of `most` rows each; the last one holds the rest. The offset of a tile thus follows from
+// its first row.
 template <int m, class Byte>
 MR_INLINE inline auto* x_tile(Byte* x, int64_t first_row, int64_t k) {
   static_assert(sizeof(XBlock<m>) == m * sizeof(XBlock<1>));
@@ -41,28 +41,29 @@ MR_INLINE inline auto* x_tile(Byte* x, int64_t first_row, int64_t k) {
 
 size_t strip_x_bytes(int64_t m, int64_t k) { return static_cast<size_t>(m * (k / 32)) * sizeof(XBlock<1>); }
 
+template <int most>
 void quantize_for_strips(const LinearArgs& args, int64_t m_begin, int64_t m_end, std::byte* x) {
   const ZeroPoint zero = zero_point_of(args.weights->format);
-  for_tiles<4>(m_begin, m_end, [&](int64_t row, auto rows) {
+  for_tiles<most>(m_begin, m_end, [&](int64_t row, auto rows) {
     quantize_tile(args.x, row, rows, rows, zero, x_tile<rows>(x, row, args.x.cols));
+  });
+}
+
+// One row of x.
+template <class Format>
+void multiply_row(const LinearArgs& args, const std::byte* x, const Rows8Piece& piece) {
+  for_streams<kStreams<Format, 1>>(piece.strip_begin, piece.strip_end, [&](int64_t strip, auto streams) {
+    multiply_strip<Format, 1, streams>(args, strip, piece.m_begin, x_tile<1>(x, piece.m_begin, args.weights->k));
   });
 }
 
 // The loop over strips is the outermost: with several tiles of x, only the first one reads a strip from memory.
 template <class Format>
 void multiply_strips(const LinearArgs& args, const std::byte* x, const Rows8Piece& piece) {
-  if (piece.m_end - piece.m_begin == 1) {
-    return for_streams<kStreams<Format, 1>>(piece.strip_begin, piece.strip_end, [&](int64_t strip, auto streams) {
-      multiply_strip<Format, 1, streams>(args, strip, piece.m_begin, x_tile<1>(x, piece.m_begin, args.weights->k));
-    });
-  }
+  if (piece.m_end - piece.m_begin == 1) return multiply_row<Format>(args, x, piece);
   for (int64_t strip = piece.strip_begin; strip < piece.strip_end; ++strip) {
     for_tiles<4>(piece.m_begin, piece.m_end, [&](int64_t row, auto rows) {
       multiply_strip<Format, rows, 1>(args, strip, row, x_tile<rows>(x, row, args.weights->k));
     });
   }
-}
-
-void strips(const LinearArgs& args, const std::byte* x, std::byte*, const Rows8Piece& piece) {
-  with_format(args.weights->format, [&](auto format) { multiply_strips<decltype(format)>(args, x, piece); });
 }

@@ -49,6 +49,8 @@ struct Dot {
 
 #include "kernels/linear/rows8/x86/panel512-inl.h"
 #include "kernels/linear/rows8/x86/strip-inl.h"
+// Must follow the strips:
+#include "kernels/linear/rows8/x86/flat512-inl.h"
 
 }  // namespace
 }  // namespace millrace
@@ -62,17 +64,18 @@ std::span<const Rows8Method> vnni_methods() {
        .isa = Isa::Avx512Vnni,
        .max_m = 1,
        .x_bytes = strip_x_bytes,
-       .quantize = quantize_for_strips,
-       .multiply = strips},
+       .quantize = quantize_for_strips<1>,
+       .multiply = within_piece<row_of_strips>},
       {.name = "flat_vnni",
        .isa = Isa::Avx512Vnni,
        .min_m = 2,
-       .max_m = 16,
-       .tile_rows = 4,
+       .max_m = 32,
+       .tile_rows = 8,
        .x_bytes = strip_x_bytes,
-       .quantize = quantize_for_strips,
-       .multiply = strips,
-       .compute_share = 0.21},
+       .quantize = quantize_for_strips<8>,
+       .multiply = within_piece<strip_pairs>,
+       .compute_share = 0.57,
+       .unpack_rows = 0.5},
       {.name = "full_vnni",
        .isa = Isa::Avx512Vnni,
        .min_m = 2,
@@ -83,7 +86,7 @@ std::span<const Rows8Method> vnni_methods() {
        .strips_per_panel = Micro512::kStrips,
        .multiply = within_piece<panels<Micro512>>,
        .compute_share = 0.75,
-       .unpack_rows = 8},
+       .unpack_rows = 10},
   };
   return methods;
 }

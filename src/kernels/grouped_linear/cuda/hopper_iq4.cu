@@ -1,0 +1,11 @@
+#include "kernels/grouped_linear/cuda/packed_flat.cuh"
+#include "kernels/grouped_linear/cuda/packed_pairs.cuh"
+
+namespace millrace {
+
+MILLRACE_GROUPED_FLAT(, IQ4_NL)
+MILLRACE_GROUPED_PAIRS(, IQ4_NL)
+MILLRACE_GROUPED_FLAT(, IQ4_XS)
+MILLRACE_GROUPED_PAIRS(, IQ4_XS)
+
+}  // namespace millrace

@@ -1,0 +1,13 @@
+#include "kernels/grouped_linear/cuda/packed_flat.cuh"
+#include "kernels/grouped_linear/cuda/packed_pairs.cuh"
+
+namespace millrace {
+
+MILLRACE_GROUPED_FLAT(, Q4_0)
+MILLRACE_GROUPED_PAIRS(, Q4_0)
+MILLRACE_GROUPED_FLAT(, Q4_1)
+MILLRACE_GROUPED_PAIRS(, Q4_1)
+MILLRACE_GROUPED_FLAT(, Q8_0)
+MILLRACE_GROUPED_PAIRS(, Q8_0)
+
+}  // namespace millrace

@@ -1,0 +1,47 @@
+// Multi-head latent attention (MLA) of one prompt chunk in the materialised form: the latent rows of the context are
+// expanded to a key and a value of each head, and the heads attend as usual.
+//
+// The absorbed form (models/latent_attention.h) multiplies latent + rotary + latent numbers for each query, head and
+// position. This form multiplies plain + rotary + value, and latent * (plain + value) for each head and position to
+// expand. So it pays for chunks of many rows, and the planner chooses by rows and context.
+#pragma once
+
+#include "kernels/attention/attention.h"
+#include "kernels/grouped_linear/grouped_linear.h"
+
+namespace millrace {
+
+struct LatentPromptOp {
+  static constexpr std::string_view kName = "latent_prompt";
+  struct Problem {
+    DType kv = DType::F32;
+    Precision precision = Precision::Fast;
+    int heads = 0, plain_dim = 0, rotary_dim = 0, value_dim = 0, latent_dim = 0, block_size = 0;
+    int64_t rows = 0;     // of the chunk
+    int64_t context = 0;  // cached tokens before the chunk, and its rows
+
+    int query_dim() const { return plain_dim + rotary_dim; }
+    double seen() const { return double(context) - double(rows) / 2; }  // positions that a row attends to on average
+    Problem bucketed() const;
+    friend bool operator==(const Problem&, const Problem&) = default;
+  };
+  struct Args {
+    // As the absorbed form takes them, for one sequence; of q only the rotary parts are set. `out` is
+    // [rows, heads * value_dim].
+    AttentionArgs attention;
+    Matrix plain;                            // [rows, ...]: plain part of head h's query begins at h * plain_stride
+    int64_t plain_stride = 0;                // elements
+    int plain_dim = 0, value_dim = 0;        // of a head
+    const GroupedWeights* keys = nullptr;    // [heads][latent, plain]: a key's plain part is the latent row times it
+    const GroupedWeights* values = nullptr;  // [heads][value, latent]
+  };
+
+  // Ends with absorbed(). A GPU runs the absorbed form only.
+  static KernelList<LatentPromptOp> cpu();
+  static KernelList<LatentPromptOp> cuda() { return {}; }
+  // Stands for the absorbed form in the ranking. That form is a chain of other ops, which Ops runs in its place.
+  static const Kernel<LatentPromptOp>* absorbed();
+};
+std::string to_string(const LatentPromptOp::Problem& problem);
+
+}  // namespace millrace
