@@ -46,13 +46,14 @@ def page(browser, server):
 
 
 def wait(condition, seconds=20):
+    """What the condition returns as soon as it holds. Texts of a page that may still change are read inside of it."""
     from selenium.common.exceptions import ElementClickInterceptedException, ElementNotInteractableException, StaleElementReferenceException
 
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         try:
-            if condition():
-                return
+            if found := condition():
+                return found
         except (ElementClickInterceptedException, ElementNotInteractableException, StaleElementReferenceException):
             pass  # the page redrew the element meanwhile, or does not show it yet
         time.sleep(0.05)

@@ -31,6 +31,22 @@ def test_streams_an_answer_with_markdown(page, server):
     assert server.requests[-1]["input"] == [{"role": "user", "content": "Say something"}]
 
 
+def test_tables_and_tasks(page, server):
+    notes = "many words that a narrow screen would stack one upon another"
+    server.answer = [f"| model | rate | kind |\n|---|--:|:-:|\n| quantized | 824 | {notes} |\n\n- [ ] open\n- [x] done\n- [y] text\n"]
+    page.set_window_size(390, 844)
+    ask(page, "A table")
+    settled(page)
+    body = messages(page)[1].find_element("css selector", ".markdown")
+    cells = body.find_elements("css selector", "td")
+    assert [c.value_of_css_property("text-align") for c in cells] == ["left", "right", "center"]
+    one_line = body.find_element("css selector", "th").size["height"]
+    assert cells[0].size["width"] > 70, "a word is not cut"
+    assert cells[0].size["height"] < 4 * one_line, "the table scrolls instead of growing tall"
+    assert page.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+    assert [li.text for li in body.find_elements("css selector", "li")] == ["☐ open", "☑ done", "[y] text"]
+
+
 def test_model_output_never_runs(page, server):
     server.answer = [HOSTILE]
     ask(page, "Attack")
@@ -54,7 +70,7 @@ def test_stop_ends_the_stream(page, server):
     wait(lambda: len(messages(page)) == 2 and "word" in messages(page)[1].text)
     click(page, "#stop")
     settled(page)
-    assert "stopped" in messages(page)[1].text
+    wait(lambda: "stopped" in messages(page)[1].text)
     assert server.cancelled == 1
 
 
@@ -109,8 +125,7 @@ def test_reasoning_is_apart(page, server):
 
 def test_live_view(page, server):
     click(page, "#open-engine")
-    wait(lambda: page.find_elements("css selector", "#engine-view table"))
-    text = page.find_element("id", "engine-view").text
+    text = wait(lambda: page.find_elements("css selector", "#engine-view table") and page.find_element("id", "engine-view").text)
     for part in ("41.5", "25 %", "<b>ann</b>", "gemv_sdot", "83 %"):
         assert part in text, (part, text)
     click(page, "#engine .dialog-head button")
@@ -164,8 +179,7 @@ def test_against_the_real_server(browser, tiny_chat):
         assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
         wait(lambda: browser.switch_to.active_element.get_attribute("id") == "prompt")
         browser.switch_to.active_element.send_keys("Hello", Keys.ENTER)
-        wait(lambda: len(messages(browser)) == 2 and messages(browser)[1].find_element("css selector", ".markdown").text)
-        before = messages(browser)[1].find_element("css selector", ".markdown").text
+        before = wait(lambda: len(messages(browser)) == 2 and messages(browser)[1].find_element("css selector", ".markdown").text)
         browser.refresh()  # the answer goes on, or has ended meanwhile
         wait(lambda: len(messages(browser)) == 2 and messages(browser)[1].find_element("css selector", ".markdown").text.startswith(before[:20]))
         # The answer may end before the button is pressed.
@@ -173,8 +187,7 @@ def test_against_the_real_server(browser, tiny_chat):
         assert server.until(lambda: server.metric("vllm:num_requests_running") == 0), "stopping reaches the engine"
         browser.set_window_size(1200, 800)
         click(browser, "#open-engine")
-        wait(lambda: browser.find_elements("css selector", "#engine-view table"))
-        shown = browser.find_element("id", "engine-view").text
+        shown = wait(lambda: browser.find_elements("css selector", "#engine-view table") and browser.find_element("id", "engine-view").text)
         assert "%" in shown and "linear" in shown.lower(), shown
         click(browser, "#engine .dialog-head button")
         assert not [entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]

@@ -153,7 +153,7 @@ def test_regenerating_keeps_what_was_there(page, server):
     press(page, 1, "Regenerate")
     wait(lambda: bodies(page) == ["First", "Another"])
     settled(page)
-    assert "2/2" in messages(page)[1].text
+    wait(lambda: "2/2" in messages(page)[1].text)
     click(page, "article:nth-child(2) .versions button:first-child")
     wait(lambda: bodies(page) == ["First", "Hello", "Second", "Hello"])
     press(page, 2, "Edit")
@@ -199,8 +199,8 @@ def test_an_answer_that_the_server_forgot(page, server):
     wait(lambda: len(messages(page)) == 2 and "word word" in messages(page)[1].text)
     server.responses.clear()
     page.refresh()
-    wait(lambda: len(messages(page)) == 2 and "interrupted" in messages(page)[1].text)
-    assert "word word" in messages(page)[1].text
+    shown = wait(lambda: len(messages(page)) == 2 and "interrupted" in messages(page)[1].text and messages(page)[1].text)
+    assert "word word" in shown
     page.get_log("browser")  # the 404
     server.answer, server.pause = ["Done"], 0
     press(page, 1, "Retry")
@@ -219,11 +219,23 @@ def test_a_second_tab_follows_a_running_answer(page, server, two_tabs):
     settled(page)
     two_tabs(0)
     settled(page)
-    assert "stopped" in messages(page)[1].text
+    wait(lambda: "stopped" in messages(page)[1].text)
     assert server.cancelled == 1
 
 
 # ---- several models
+
+
+def test_a_full_context_is_explained(browser, tiny_chat):
+    from serving import Server
+
+    with Server(tiny_chat, "--ctx", "64") as running:
+        browser.get(running.url)
+        wait(lambda: browser.find_element("id", "model").text == "tiny")
+        ask(browser, "a" * 200)
+        wait(lambda: browser.find_element("id", "problem").text.startswith("The conversation is too long for the model: edit"))
+        browser.get_log("browser")  # drops the refused request
+        browser.execute_script("localStorage.clear(); sessionStorage.clear()")
 
 
 def test_one_model_has_no_list(page, server):
