@@ -1,5 +1,5 @@
 // Runs requests together. Every step advances all generating sequences by one token, or by more if drafts are accepted,
-// and fills the remaining rows with prompt chunks. README.md in this folder has the contract.
+// and fills the remaining rows with prompt chunks. CONTRACT.md in this folder says what callers may rely on.
 #pragma once
 
 #include <algorithm>
