@@ -99,6 +99,8 @@ void Rank::plan(const WeightSource& source) {
       ops_->precision() == Precision::Exact || ops_->working() != DType::F32 ? ops_->working() : DType::BF16;
   adapters_ = std::make_unique<Adapters>(*device_, options_.adapters, weights_->sites().size(), adapter_format);
   ops_->use_adapters(adapters_->table());
+  given_adapters_.clear();
+  for (const auto& [name, path] : options_.adapter_files) given_adapters_.emplace_back(name, read_adapter(path));
 
   const DType fast_kv = ops_->working() == DType::F32 ? DType::F16 : ops_->working();
   // The state of a model that pools holds one step's keys and values, so f32 costs little memory.
@@ -208,6 +210,13 @@ void Rank::load(const Progress& progress) {
   tables_ = std::make_unique<BatchTables>(table_sizes(), options_.block_size, *device_);
   place_calibration();
   adapters_->allocate();
+  for (const auto& [name, packed] : std::exchange(given_adapters_, {})) adapters_->place(name, packed);
+}
+
+size_t Rank::adapter_bytes() const {
+  size_t bytes = 0;
+  for (const auto& [name, packed] : given_adapters_) bytes += packed.bytes.size();
+  return bytes;
 }
 
 void Rank::decide_context() {
@@ -223,7 +232,8 @@ void Rank::decide_context() {
     if (!options_.past_training) log().warn("{}", problem);
   }
   const auto slots = static_cast<size_t>(slots_) * layout_.bytes_per_slot();
-  const auto weights = static_cast<int64_t>(weights_->packed_bytes() + weights_->in_place_bytes() + slots);
+  const auto weights =
+      static_cast<int64_t>(weights_->packed_bytes() + weights_->in_place_bytes() + adapter_bytes() + slots);
   const auto per_token = static_cast<int64_t>(layout_.bytes_per_token(*options_.kv_type));
   const int64_t room = (device_memory() - weights) * 3 / 4 / std::max<int64_t>(1, per_token);
   if (options_.context == 0) {

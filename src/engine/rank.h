@@ -104,6 +104,7 @@ class Rank {
   void decide_slots();
   StateOptions state_options() const;
   BatchTables::Sizes table_sizes() const;
+  size_t adapter_bytes() const;  // of those given
 
   LoadOptions& options_;
   std::string origin_;  // of the weights
@@ -127,6 +128,7 @@ class Rank {
   int64_t slots_ = 0;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Adapters> adapters_;
+  std::vector<std::pair<std::string, PackedAdapter>> given_adapters_;  // by name, until load()
   MemoryPlan plan_;
   Activations activations_;
   std::unique_ptr<StateCache> state_, dry_state_;  // dry_state_ has the shapes and no memory

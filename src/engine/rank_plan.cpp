@@ -108,6 +108,7 @@ void Rank::plan_memory() {
   plan_.add("activations", activations_.bytes() + BatchTables::bytes(table_sizes()));
   plan_.add("workspace", ops_->workspace_bytes());
   if (options_.adapters) plan_.add("table of adapters", Adapters::table_bytes(weights_->sites().size()));
+  if (adapter_bytes() > 0) plan_.add("adapters", adapter_bytes());
   if (stream_experts_ && host_side_ != nullptr) plan_.add("stages of streamed weights", host_side_->device_bytes());
   if (!device_->is_host()) plan_.add("draws", DrawTables::bytes(options_.logit_rows));
   log().info("memory plan: {}", plan_.to_string());

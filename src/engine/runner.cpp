@@ -26,7 +26,6 @@ Runner::Runner(std::shared_ptr<const WeightSource> source, const LoadOptions& op
 
 void Runner::load(const Progress& progress) {
   rank_->load(progress);
-  for (const auto& [name, path] : options_.adapter_files) rank_->adapters().place(name, rank_->read_adapter(path));
   const auto& config = model().config();
   Device& device = rank_->device();
   results_ = std::make_unique<StepResults>(device, options_.device_draws, options_.logit_rows, config.vocab,

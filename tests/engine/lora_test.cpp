@@ -116,6 +116,16 @@ INSTANTIATE_TEST_SUITE_P(All, LoraGolden, testing::ValuesIn(all_loras()),
 
 TEST(LoraGoldens, Exist) { EXPECT_GE(all_loras().size(), 11u); }
 
+TEST(LoraMemory, ThePlanHoldsTheAdaptersThatAreGivenAtLoad) {
+  const Lora lora = all_loras().at(0);
+  const auto given = load(lora.golden.string(), {.threads = 2, .context = 64, .adapter_files = {{"a", lora.folder.string()}}});
+  const std::shared_ptr<const Adapter> adapter = given->rank().adapters().find("a");
+  ASSERT_NE(adapter, nullptr);
+  std::map<std::string, int64_t> lines;
+  for (const auto& line : given->memory().lines) lines[line.what] = line.bytes;
+  EXPECT_EQ(lines["adapters"], static_cast<int64_t>(adapter->bytes));
+}
+
 std::vector<int32_t> generate(Engine& engine, std::vector<Request> requests, std::vector<int32_t>* cached = nullptr) {
   std::map<RequestId, std::vector<int32_t>> answers;
   std::map<RequestId, int32_t> from_cache;
