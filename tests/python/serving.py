@@ -87,6 +87,10 @@ class Server:
         text = self.get("/metrics")[2].decode()
         return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if re.match(re.escape(name) + r"[{ ]", line))
 
+    def reaches(self, name, expected):
+        """Whether the metric gets this value. An answer is counted shortly after the client has it."""
+        return self.until(lambda: self.metric(name) == expected)
+
     def until(self, condition, seconds=10):
         end = time.monotonic() + seconds
         while time.monotonic() < end:

@@ -50,7 +50,7 @@ def test_content_type(server):
 def test_metrics(server):
     before = server.metric("vllm:generation_tokens_total")
     server.post("/v1/chat/completions", CHAT)
-    assert server.metric("vllm:generation_tokens_total") >= before + 4
+    assert server.until(lambda: server.metric("vllm:generation_tokens_total") >= before + 4)
     text = server.get("/metrics")[2].decode()
     for name in ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc",
                  "vllm:prefix_cache_hits_total", "vllm:time_to_first_token_seconds_bucket",
