@@ -183,6 +183,9 @@ def test_turns_of_conversations_meet_their_prefix_and_metrics_are_in_one_place(c
         thread.join()
     assert len(met) == 36 and sum(met) >= 0.9 * len(met)
 
+    # A hash of its beginning places a conversation: among so many, every replica has some.
+    for i in range(60):
+        chat(cluster, [{"role": "user", "content": f"{i} is a number. " * 12}])
     for _ in range(100):  # replicas post every second
         page = urllib.request.urlopen(cluster + "/metrics").read().decode()
         counts = [float(line.rsplit(" ", 1)[1]) for line in page.splitlines() if line.startswith("vllm:generation_tokens_total{")]
