@@ -12,6 +12,7 @@
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/embedding/embedding.h"
 #include "kernels/grouped_linear/grouped_linear.h"
+#include "kernels/grouped_lora/grouped_lora.h"
 #include "kernels/head_routing/head_routing.h"
 #include "kernels/kv_write/kv_write.h"
 #include "kernels/latent_prompt/latent_prompt.h"
@@ -66,6 +67,7 @@ using AllOps = OpList<  //
     LatentWriteOp,      //
     LatentPromptOp,     //
     LoraOp,             //
+    GroupedLoraOp,      //
     PoolOp>;
 
 }  // namespace millrace

@@ -33,6 +33,19 @@ inline std::vector<LoraCase> lora_cases() {
   };
 }
 
+// Appends random values in a format and returns where they begin.
+inline size_t add_random(DType format, int64_t count, Random& random, std::vector<std::byte>& bytes) {
+  const size_t at = bytes.size(), each = static_cast<size_t>(info(format).bytes);
+  bytes.resize(at + (static_cast<size_t>(count) * each + 127) / 128 * 128);
+  for (int64_t i = 0; i < count; ++i) {
+    const float value = random.normal(0.3f);
+    const uint16_t half = format == DType::F16 ? f32_to_f16(value) : f32_to_bf16(value);
+    std::memcpy(bytes.data() + at + static_cast<size_t>(i) * each,
+                format == DType::F32 ? static_cast<const void*>(&value) : &half, each);
+  }
+  return at;
+}
+
 // Matrices of a few adapters and rows that choose among them; some rows have none.
 class LoraBatch {
  public:
@@ -90,18 +103,6 @@ class LoraBatch {
     return std::accumulate(columns.begin(), columns.end(), 0);
   }
 
-  size_t store(int64_t count, Random& random) {
-    const size_t at = bytes.size(), each = static_cast<size_t>(info(problem.format).bytes);
-    bytes.resize(at + (static_cast<size_t>(count) * each + 127) / 128 * 128);
-    for (int64_t i = 0; i < count; ++i) {
-      const float value = random.normal(0.3f);
-      const uint16_t half = problem.format == DType::F16 ? f32_to_f16(value) : f32_to_bf16(value);
-      std::memcpy(bytes.data() + at + static_cast<size_t>(i) * each,
-                  problem.format == DType::F32 ? static_cast<const void*>(&value) : &half, each);
-    }
-    return at;
-  }
-
   void add(const LoraCase& c, const std::vector<int32_t>& ranks, Random& random) {
     LoraWeights w;
     int64_t b = 0;
@@ -113,8 +114,8 @@ class LoraBatch {
       w.rank += ranks[p];
       b += int64_t{ranks[p]} * c.columns[p];
     }
-    const size_t first = store(w.rank * c.k, random);
-    offsets.emplace_back(first, store(b, random));
+    const size_t first = add_random(problem.format, w.rank * c.k, random, bytes);
+    offsets.emplace_back(first, add_random(problem.format, b, random, bytes));
     weights.push_back(w);
   }
 };

@@ -34,6 +34,9 @@ LinearProblem matrix_of(const GroupedLinearProblem& p) {
 // Gate and up are separate matrices if no strip has rows of both.
 bool separable(std::string_view layout, int64_t n) { return layout == rows_layout().name() || n / 2 % kStripRows == 0; }
 
+// Gates, then ups, in matrices of their own.
+bool lie_apart(const GroupedWeights& w) { return std::ssize(w.data) == 2 * w.groups; }
+
 // Products of a sum are computed and added up in blocks of columns that stay in the last-level cache.
 constexpr int64_t kBlockElements = 2 << 20, kColumnsOfABlock = 128;  // fewest columns: a piece of four panels
 
@@ -106,7 +109,7 @@ class Step {
         executor_(executor),
         n_(args.weights->n),
         k_(args.weights->k),
-        parts_(args.gated && separable(args.weights->layout->name(), n_) ? 2 : 1),
+        parts_((args.gated || lie_apart(*args.weights)) && separable(args.weights->layout->name(), n_) ? 2 : 1),
         keeps_products_(args.sum || (args.gated && parts_ == 1)),
         columns_(args.sum ? block_columns(routing_.pairs(), n_) : n_ / parts_),
         space_(routing_.groups, routing_.pairs(), k_, keeps_products_ ? routing_.pairs() * columns_ : 0,
@@ -178,9 +181,8 @@ class Step {
     const size_t bytes = w.layout->in_place(w.format, n, k_) ? static_cast<size_t>(n) * row_bytes(w.format, k_)
                                                              : w.layout->bytes(w.format, n, k_);
     for (int64_t part = 0; part < parts_; ++part) {
-      const bool apart = std::ssize(w.data) == 2 * w.groups;  // gates, then ups
-      const std::byte* data = apart ? w.data[static_cast<size_t>(part * w.groups + group)]
-                                    : w.data[static_cast<size_t>(group)] + static_cast<size_t>(part) * bytes;
+      const std::byte* data = lie_apart(w) ? w.data[static_cast<size_t>(part * w.groups + group)]
+                                           : w.data[static_cast<size_t>(group)] + static_cast<size_t>(part) * bytes;
       s.weights[part] = {w.format, n, k_, w.layout, data};
       s.bias[part] = args_.bias != nullptr ? args_.bias + group * n_ + part * n : nullptr;
     }
@@ -271,10 +273,12 @@ class Step {
       s.kernel->multiply(args, x_ + s.x, scratch, piece);
       results[part] = {DType::F32, rows, cols, width, reinterpret_cast<std::byte*>(to)};
     }
-    if (parts_ == 2) activate(results[0], results[1], results[0]);
+    if (args_.gated) activate(results[0], results[1], results[0]);
+    const int64_t kept = args_.gated ? 1 : parts_;
     for (int64_t i = 0; i < rows; ++i) {
-      std::memcpy(args_.y.row<float>(routing_.order[s.first + piece.m_begin + i]) + column, results[0].row<float>(i),
-                  static_cast<size_t>(cols) * sizeof(float));
+      float* y = args_.y.row<float>(routing_.order[s.first + piece.m_begin + i]) + column;
+      for (int64_t part = 0; part < kept; ++part)
+        std::memcpy(y + part * (n_ / parts_), results[part].row<float>(i), static_cast<size_t>(cols) * sizeof(float));
     }
   }
 

@@ -8,54 +8,12 @@
 #define HWY_TARGET_INCLUDE "kernels/lora/cpu.cpp"
 #include <hwy/foreach_target.h>
 
-#include "kernels/simd/rows-inl.h"
+#include "kernels/lora/lora-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace millrace {
 namespace HWY_NAMESPACE {
 namespace {
-
-constexpr int64_t kTile = 4;       // rows of x, and rows of A, that share loads
-constexpr int64_t kColumns = 512;  // of y, for one task
-constexpr int64_t kVectors = 4;    // of y, in registers
-
-// The dot products of R rows of x and J rows of A. Each has one accumulator, whatever R and J are.
-template <DType format, int R, int J>
-void dots(const LoraOp::Args& args, const LoraWeights& w, int64_t row, int64_t j, float* out, int64_t out_stride) {
-  const int64_t k = args.x.cols;
-  const size_t a_bytes = row_bytes(format, k);
-  const std::byte* a = w.a + static_cast<size_t>(j) * a_bytes;
-  F32Vec sums[R][J];
-  for (auto& of_row : sums) std::fill_n(of_row, J, hn::Zero(kF32));
-  const auto add = [&](auto load_x, auto load_a) HWY_ATTR {
-    F32Vec as[J];
-    for (int i = 0; i < J; ++i) as[i] = load_a(a + static_cast<size_t>(i) * a_bytes);
-    for (int r = 0; r < R; ++r) {
-      const F32Vec x = load_x(reinterpret_cast<const std::byte*>(args.x.row<float>(row + r)));
-      for (int i = 0; i < J; ++i) sums[r][i] = hn::MulAdd(x, as[i], sums[r][i]);
-    }
-  };
-  int64_t c = 0;
-  for (; c + kLanes <= k; c += kLanes) {
-    add([&](const std::byte* x) HWY_ATTR { return row_at<DType::F32>(x, c); },
-        [&](const std::byte* from) HWY_ATTR { return row_at<format>(from, c); });
-  }
-  if (c < k) {
-    add([&](const std::byte* x) HWY_ATTR { return row_end<DType::F32>(x, c, k); },
-        [&](const std::byte* from) HWY_ATTR { return row_end<format>(from, c, k); });
-  }
-  for (int r = 0; r < R; ++r) {
-    for (int i = 0; i < J; ++i) out[r * out_stride + i] = sum_of(sums[r][i]);
-  }
-}
-
-template <DType format, int R>
-void dots_of_rows(const LoraOp::Args& args, const LoraWeights& w, int64_t row, int64_t begin, int64_t end, float* out,
-                  int64_t out_stride) {
-  int64_t j = begin;
-  for (; j + kTile <= end; j += kTile) dots<format, R, kTile>(args, w, row, j, out + j, out_stride);
-  for (; j < end; ++j) dots<format, R, 1>(args, w, row, j, out + j, out_stride);
-}
 
 // A x of up to kTile rows from `row` on, for rows [begin, end) of A.
 template <DType format>
@@ -63,44 +21,15 @@ void shrink_tile(const LoraOp::Args& args, int64_t row, int64_t begin, int64_t e
   const int64_t last = std::min(row + kTile, args.y.rows);
   while (row < last) {
     const LoraWeights* w = args.of_row(row);
-    int64_t same = row + 1;
-    while (same < last && args.of_row(same) == w) ++same;
-    const int64_t stop = w != nullptr ? std::min<int64_t>(end, w->rank) : begin;
-    if (stop > begin && same - row == kTile) {
-      dots_of_rows<format, kTile>(args, *w, row, begin, stop, inner + row * stride, stride);
-    } else if (stop > begin) {
-      for (int64_t r = row; r < same; ++r)
-        dots_of_rows<format, 1>(args, *w, r, begin, stop, inner + r * stride, stride);
+    const float* x[kTile];
+    float* out[kTile];
+    int64_t same = 0;
+    for (; row + same < last && args.of_row(row + same) == w; ++same) {
+      x[same] = args.x.row<float>(row + same);
+      out[same] = inner + (row + same) * stride;
     }
-    row = same;
-  }
-}
-
-// y[begin .. end) += scale * B inner, for columns within one part.
-template <DType format>
-void expand_part(const std::byte* b, int64_t cols, int64_t rank, const float* inner, float scale, int64_t begin,
-                 int64_t end, float* y) {
-  const size_t b_bytes = row_bytes(format, cols);
-  const F32Vec factor = broadcast(scale);
-  int64_t c = begin;
-  for (; c + kVectors * kLanes <= end; c += kVectors * kLanes) {
-    F32Vec sums[kVectors];
-    std::fill_n(sums, kVectors, hn::Zero(kF32));
-    for (int64_t j = 0; j < rank; ++j) {
-      const F32Vec t = broadcast(inner[j]);
-      const std::byte* row = b + static_cast<size_t>(j) * b_bytes;
-      for (int v = 0; v < kVectors; ++v) sums[v] = hn::MulAdd(t, row_at<format>(row, c + v * kLanes), sums[v]);
-    }
-    for (int v = 0; v < kVectors; ++v) store(hn::MulAdd(factor, sums[v], load(y + c + v * kLanes)), y + c + v * kLanes);
-  }
-  for (; c < end; c += kLanes) {
-    const int64_t count = std::min(kLanes, end - c);
-    F32Vec sum = hn::Zero(kF32);
-    for (int64_t j = 0; j < rank; ++j)
-      sum = hn::MulAdd(broadcast(inner[j]), row_end<format>(b + static_cast<size_t>(j) * b_bytes, c, c + count), sum);
-    alignas(64) float values[kLanes];
-    store(hn::Mul(factor, sum), values);
-    for (int64_t i = 0; i < count; ++i) y[c + i] += values[i];
+    if (w != nullptr) shrink_rows<format>(x, same, w->a, args.x.cols, begin, std::min<int64_t>(end, w->rank), out);
+    row += same;
   }
 }
 
@@ -114,14 +43,7 @@ void expand(const LoraOp::Args& args, int64_t row, int64_t begin, int64_t end, c
     widen_row<format>(w->a + static_cast<size_t>(args.id(row)) * row_bytes(format, w->rank), w->rank, looked_up);
     inner = looked_up;
   }
-  for (int p = 0; p < w->parts; ++p) {
-    const LoraWeights::Part& part = w->part[p];
-    const int64_t first = std::max<int64_t>(begin, part.column) - part.column;
-    const int64_t last = std::min<int64_t>(end, part.column + part.cols) - part.column;
-    if (first >= last || part.rank == 0) continue;
-    expand_part<format>(w->b + row_bytes(format, part.at), part.cols, part.rank, inner + part.first, args.scale, first,
-                        last, args.y.row<float>(row) + part.column);
-  }
+  expand_parts<format>(*w, w->b, inner, args.scale, begin, end, args.y.row<float>(row));
 }
 
 template <DType format>

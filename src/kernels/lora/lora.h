@@ -34,7 +34,16 @@ struct LoraWeights {
   int32_t rank = 0;              // sum over the parts
   int32_t parts = 0;
   Part part[kMostParts];
+  // Of the experts of a mixture, which have the same parts (kernels/grouped_lora): elements from one expert's matrices
+  // to the next one's.
+  int64_t a_step = 0, b_step = 0;
 };
+
+// The matrices of an adapter; null: it has none. Host only.
+inline const LoraWeights* found_in(const LoraWeights* table, int32_t adapter) {
+  const LoraWeights* found = adapter >= 0 ? table + adapter : nullptr;
+  return found != nullptr && found->a != nullptr ? found : nullptr;
+}
 
 struct LoraOp {
   static constexpr std::string_view kName = "lora";
@@ -64,10 +73,7 @@ struct LoraOp {
       return id >= 0 ? id : std::max(0, chosen[~id]);
     }
     // Host only: the matrices of a row; null: none.
-    const LoraWeights* of_row(int64_t row) const {
-      const LoraWeights* found = adapters[row] >= 0 ? table + adapters[row] : nullptr;
-      return found != nullptr && found->a != nullptr ? found : nullptr;
-    }
+    const LoraWeights* of_row(int64_t row) const { return found_in(table, adapters[row]); }
   };
 
   static KernelList<LoraOp> cpu();  // best first where estimates tie
