@@ -18,12 +18,13 @@ AdapterFusion::AdapterFusion(const std::filesystem::path& path, const Weights& w
     int32_t column = 0;
     for (const LinearPart& part : site.parts) {
       for (int i = 0; i < layer.weights.parts; ++i) {
-        if (layer.weights.part[i].column != column) continue;
+        const LoraWeights::Part& own = layer.weights.part[i];
+        if (column < own.column || column >= own.column + own.cols) continue;
         if (uses[part.name.gguf] > 1) {
           fail(ErrorKind::Unsupported,
                "{}: changes only one of the embedding and the output matrix, which are one tensor", path.string());
         }
-        deltas_[part.name.gguf] = {&layer, layer.weights.part[i], site.linear == nullptr};
+        deltas_[part.name.gguf] = {&layer, own, site.is_embedding(), column - own.column, part.rows};
       }
       column += static_cast<int32_t>(part.rows);
     }
@@ -45,11 +46,15 @@ WeightView AdapterFusion::fused(const std::string& gguf, const std::vector<Weigh
   }
   const Delta& delta = deltas_.at(gguf);
   const LoraWeights::Part& part = delta.part;
-  const auto* a = reinterpret_cast<const float*>(packed_.bytes.data() + delta.layer->a);
-  const auto* b = reinterpret_cast<const float*>(packed_.bytes.data() + delta.layer->b) + part.at;
+  const LoraWeights& weights = delta.layer->weights;
+  const auto* all_a = reinterpret_cast<const float*>(packed_.bytes.data() + delta.layer->a);
+  const auto* all_b = reinterpret_cast<const float*>(packed_.bytes.data() + delta.layer->b) + part.at;
   threads.parallel_for(whole.rows, 16, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      float* to = values + row * whole.cols;
+    for (int64_t i = begin; i < end; ++i) {
+      float* to = values + i * whole.cols;
+      const int64_t expert = delta.embedding ? 0 : i / delta.rows;
+      const int64_t row = delta.embedding ? i : delta.first + i % delta.rows;
+      const float *a = all_a + expert * weights.a_step, *b = all_b + expert * weights.b_step;
       for (int64_t j = 0; j < part.rank; ++j) {
         // A of an embedding is [tokens][rank], and B adds to its columns.
         const float factor = delta.embedding ? a[row * part.rank + j] : b[j * part.cols + row];

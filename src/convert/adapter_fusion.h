@@ -27,6 +27,7 @@ class AdapterFusion {
     const PackedAdapter::Layer* layer;
     LoraWeights::Part part;
     bool embedding;
+    int64_t first, rows;  // of the part's B; a tensor of stacked experts has so many rows of each
   };
   PackedAdapter packed_;
   std::map<std::string, Delta> deltas_;  // by the tensor's name in GGUF files

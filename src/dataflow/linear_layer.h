@@ -58,6 +58,8 @@ struct Grouped {
   bool on_host = false;                      // as Linear::on_host
   SwigluClamp clamp;                         // of Activation::ClampedSwiglu
   const Vector* bias = nullptr;              // [groups][n] or null
+  int site = -1, site_parts = 0;             // as Linear::site; site_parts: matrices of each expert
+  const Grouped* apart = nullptr;            // as Linear::apart
   // (rows, kernel) for each bucket of rows, ascending. Dry passes fill it before the first step.
   mutable std::vector<std::pair<int64_t, const Kernel<GroupedLinearOp>*>> plan;
   double share_of_a_row() const { return double(per_row) / double(all_groups); }  // of the matrices

@@ -81,6 +81,7 @@ class Ops {
   void adapt_rows(std::span<const int32_t> adapters) { row_adapters_ = adapters; }
   // Whether rows of the following layers may have adapters for this one. A gated layer then computes gate and up only.
   bool adapts(const Linear& linear) const { return adapts(linear.site); }
+  bool adapts(const Grouped& grouped) const { return adapts(grouped.site); }
   void reserve_workspace();                 // call after the last plan
   int64_t padded_rows(int64_t rows) const;  // rows that buffers need for a batch of `rows` rows
   size_t workspace_bytes() const { return workspace_needed_ + attention_workspace_needed_ + squares_needed_; }
@@ -103,8 +104,9 @@ class Ops {
   // to.
   void grouped_linear(Matrix x, const Grouped& weights, const Routing& routing, Matrix y);
   // y += down(gate_up(x)) of each row's experts. `feed`: [pairs, down.k], scratch for the products of gate_up.
+  // `ungated`: [pairs, gate_up.n], scratch for those before the gate, if adapters change a gated layer.
   void experts(Matrix x, const Grouped& gate_up, const Grouped& down, const Routing& routing, Activation activation,
-               Matrix feed, Matrix y);
+               Matrix feed, Matrix ungated, Matrix y);
   void activate_pairs(Activation activation, const Routing& routing, Matrix feed);
   void finish_pass() { launch_pending(); }  // call after each forward pass: launches a deferred op
   void norm(const NormOp::Args& args);
@@ -170,6 +172,7 @@ class Ops {
     return !row_adapters_.empty() && site >= 0 && (is_dry() || adapters_->used[static_cast<size_t>(site)] != 0);
   }
   void add_adapters(Matrix x, const Linear& linear, Matrix y);
+  void add_adapters(Matrix x, const Grouped& grouped, const Routing& routing, Matrix y);
   void launch(Matrix x, const Linear& linear, Matrix y);
   // Arguments of experts().
   struct ExpertsCall {
@@ -177,11 +180,12 @@ class Ops {
     const Grouped &gate_up, &down;
     const Routing& routing;
     Activation activation;
-    Matrix feed, y;
+    Matrix feed, ungated, y;
   };
 
   void linear_on_host(Matrix x, const Linear& linear, Matrix y, bool accumulate);
   void experts_here(const ExpertsCall& call);
+  void feed_adapted(const ExpertsCall& call);
   void experts_on_host(const ExpertsCall& call, const FunctionRef<void()>* meanwhile);
   void sum_of_experts(Matrix x, const Grouped& gate_up, const Grouped& down, const Routing& routing,
                       Activation activation, Matrix feed, Matrix out);

@@ -55,13 +55,14 @@ void Ops::linear_on_host(Matrix x, const Linear& linear, Matrix y, bool accumula
 }
 
 void Ops::experts(Matrix x, const Grouped& gate_up, const Grouped& down, const Routing& routing, Activation activation,
-                  Matrix feed, Matrix y) {
-  const ExpertsCall here{x, gate_up, down, routing, activation, feed, y};
+                  Matrix feed, Matrix ungated, Matrix y) {
+  const ExpertsCall here{x, gate_up, down, routing, activation, feed, ungated, y};
   if (!gate_up.on_host && gate_up.rest == nullptr) return experts_here(here);
   launch_pending();
   if (routing.rows == 0) return;
   const bool split = !gate_up.on_host;
-  const ExpertsCall there{x, split ? *gate_up.rest : gate_up, split ? *down.rest : down, routing, activation, feed, y};
+  const ExpertsCall there{x, split ? *gate_up.rest : gate_up, split ? *down.rest : down, routing, activation, feed, {},
+                          y};
   if (streams(there.gate_up, there.down, routing.rows)) {
     if (split) experts_here(here);
     return stream_experts(there);
@@ -72,9 +73,28 @@ void Ops::experts(Matrix x, const Grouped& gate_up, const Grouped& down, const R
 }
 
 void Ops::experts_here(const ExpertsCall& c) {
-  grouped_linear(c.x, c.gate_up, c.routing, c.feed);
-  if (!c.gate_up.gated) activate_pairs(c.activation, c.routing, c.feed);
+  if (adapts(c.gate_up)) {
+    feed_adapted(c);
+  } else {
+    grouped_linear(c.x, c.gate_up, c.routing, c.feed);
+    if (!c.gate_up.gated) activate_pairs(c.activation, c.routing, c.feed);
+  }
+  if (adapts(c.down)) add_adapters(c.feed, c.down, c.routing, c.y);
   grouped_linear(c.feed, c.down, c.routing, c.y);
+}
+
+// Adapters change gate and up before the gate.
+void Ops::feed_adapted(const ExpertsCall& c) {
+  const Grouped& layer = c.gate_up;
+  const Matrix products = layer.gated ? c.ungated : c.feed;
+  grouped_linear(c.x, layer.gated ? *layer.apart : layer, c.routing, products);
+  add_adapters(c.x, layer, c.routing, products);
+  if (!layer.gated) return activate_pairs(c.activation, c.routing, c.feed);
+  const int64_t width = c.feed.cols;
+  const Matrix gate = products.columns(0, width), up = products.columns(width, width);
+  // As in activate_pairs, the problem counts rows.
+  call<ActivationOp>({layer.activation, true, bucket(c.routing.rows), c.routing.per_row * width},
+                     {layer.activation, gate, &up, c.feed, layer.clamp});
 }
 
 // The pairs of a row as one row: ops are planned for buckets of rows, not of pairs.

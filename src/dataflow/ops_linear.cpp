@@ -145,6 +145,22 @@ void Ops::add_adapters(Matrix x, const Linear& linear, Matrix y) {
                 .y = y});
 }
 
+void Ops::add_adapters(Matrix x, const Grouped& g, const Routing& routing, Matrix y) {
+  if (routing.rows == 0) return;
+  MR_ASSERT(std::ssize(row_adapters_) >= routing.rows);
+  const auto first = int64_t{g.site} * AdapterTable::kSlots;
+  call<GroupedLoraOp>(
+      {adapters_->format, bucket_rows(routing.rows), routing.per_row, g.weights.n, g.weights.k, g.site_parts, g.sum},
+      {.format = adapters_->format,
+       .x = x,
+       .routing = routing,
+       .parts = g.site_parts,
+       .adapters = row_adapters_.data(),
+       .table = is_dry() ? nullptr : adapters_->weights + first,
+       .sum = g.sum,
+       .y = y});
+}
+
 void Ops::add_linear(Matrix x, const Linear& linear, Matrix y) {
   launch_pending();
   if (x.rows == 0) return;

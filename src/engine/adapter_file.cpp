@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/json_text.h"
+#include "engine/adapter_experts.h"
 #include "formats/gguf_reader.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"
@@ -44,6 +45,12 @@ class PeftConfig {
       refuse(origin_, fmt::format("bias {:.80}", bias->dump()));
     if (const json* target = find("target_modules"); target != nullptr && !target->is_string() && !target->is_array())
       fail(ErrorKind::BadFile, "{}: target_modules is neither a list nor a pattern", origin_);
+    if (const json* targets = find("target_parameters")) {
+      const auto is_text = [](const json& target) { return target.is_string(); };
+      if (!targets->is_array() || !std::all_of(targets->begin(), targets->end(), is_text))
+        fail(ErrorKind::BadFile, "{}: target_parameters is no list of names", origin_);
+      target_parameters_ = targets->get<std::vector<std::string>>();
+    }
     rslora_ = boolean("use_rslora");
     rank_ = rank(config_.value("r", json()), "r");
     alpha_ = number(config_.value("lora_alpha", json()), "lora_alpha");
@@ -53,16 +60,20 @@ class PeftConfig {
     for (const auto& [key, value] : alphas.items()) alphas_.push_back({matcher(key), number(value, key)});
   }
 
-  // `module`: as PEFT names it, without "base_model.model.".
-  void settle(const std::string& module, AdapterPair& pair) const {
+  // `module`: as PEFT names it, without "base_model.model.". `stacked`: the pair has the ranks of all experts.
+  void settle(const std::string& module, bool stacked, AdapterPair& pair) const {
     const int64_t expected = static_cast<int64_t>(first_match(ranks_, module, double(rank_)));
-    if (pair.rank != expected) {
+    if (stacked ? pair.rank % expected != 0 : pair.rank != expected) {
       fail(ErrorKind::BadFile, "{}: '{}' has rank {}, adapter_config.json says {}", origin_, module, pair.rank,
            expected);
     }
+    if (stacked) pair.experts = pair.rank / expected;
+    pair.rank = expected;
     const double alpha = first_match(alphas_, module, alpha_), rank = double(pair.rank);
     pair.scale = alpha / (rslora_ ? std::sqrt(rank) : rank);
   }
+
+  const std::vector<std::string>& target_parameters() const { return target_parameters_; }
 
  private:
   struct Rule {
@@ -116,25 +127,37 @@ class PeftConfig {
   int64_t rank_ = 0;
   double alpha_ = 0;
   std::vector<Rule> ranks_, alphas_;
+  std::vector<std::string> target_parameters_;
 };
 
 using Pairs = std::map<std::string, AdapterPair>;  // by the module's full name
 
-// The rank that both matrices agree on.
+// The rank that both matrices agree on. In GGUF files those of experts are stacked.
 void check_pair(const std::string& origin, const std::string& module, AdapterPair& pair) {
   if (pair.a.name.empty() || pair.b.name.empty())
     fail(ErrorKind::BadFile, "{}: '{}' has only one of its two matrices", origin, module);
   for (const TensorInfo* tensor : {&pair.a, &pair.b}) {
     if (!tensor->dtype) fail(ErrorKind::Unsupported, "{}: '{}' is in {}", origin, tensor->name, tensor->dtype_name);
-    if (tensor->shape.size() != 2 || tensor->shape[1] % info(*tensor->dtype).block != 0)
+    const size_t dimensions = module.ends_with("_exps.weight") ? 3 : 2;
+    if (tensor->shape.size() != dimensions || tensor->shape.back() % info(*tensor->dtype).block != 0)
       fail(ErrorKind::BadFile, "{}: '{}' has the shape {}", origin, tensor->name, to_string(tensor->shape));
   }
-  pair.rank = pair.b.shape[1];
-  const int64_t other = pair.embedding && pair.a.name.ends_with(".lora_a") ? pair.a.shape[1] : pair.a.shape[0];
+  const std::vector<int64_t>&a = pair.a.shape, &b = pair.b.shape;
+  if (b.size() == 3) {
+    pair.experts = b[0];
+    if (a[0] != b[0])
+      fail(ErrorKind::BadFile, "{}: the matrices of '{}' are for {} and {} experts", origin, module, a[0], b[0]);
+  }
+  pair.rank = b.back();
+  const bool by_token = pair.embedding && pair.a.name.ends_with(".lora_a");
+  const int64_t other = by_token ? a[1] : a[a.size() - 2];
   if (pair.rank != other)
     fail(ErrorKind::BadFile, "{}: the matrices of '{}' have the ranks {} and {}", origin, module, other, pair.rank);
-  if (pair.rank < 1 || pair.rank > LoraWeights::kMostRank)
-    fail(ErrorKind::Unsupported, "{}: rank {} ('{}'): from 1 to {} are supported", origin, pair.rank, module,
+}
+
+void check_rank(const std::string& origin, const std::string& module, int64_t rank) {
+  if (rank < 1 || rank > LoraWeights::kMostRank)
+    fail(ErrorKind::Unsupported, "{}: rank {} ('{}'): from 1 to {} are supported", origin, rank, module,
          LoraWeights::kMostRank);
 }
 
@@ -145,12 +168,6 @@ bool take(const TensorInfo& tensor, std::string_view mark, bool is_a, bool embed
   pair.embedding = embedding;
   (is_a ? pair.a : pair.b) = tensor;
   return true;
-}
-
-// The matrices of a mixture's experts are no linear layers of their own: each row chooses some of them.
-void refuse_experts(const std::string& origin, const std::string& tensor) {
-  if (tensor.find(".experts.") != std::string::npos || tensor.find("_exps.") != std::string::npos)
-    refuse(origin, fmt::format("matrices of experts ('{:.200}')", tensor));
 }
 
 AdapterFile read_peft(const fs::path& folder) {
@@ -169,7 +186,6 @@ AdapterFile read_peft(const fs::path& folder) {
   const MappedFile& mapped = file.files.emplace_back(weights);
   Pairs pairs;
   for (const TensorInfo& tensor : read_safetensors(mapped.bytes(), weights.string())) {
-    refuse_experts(weights.string(), tensor.name);
     const bool known =
         take(tensor, ".lora_A.weight", true, false, pairs) || take(tensor, ".lora_B.weight", false, false, pairs) ||
         take(tensor, ".lora_embedding_A", true, true, pairs) || take(tensor, ".lora_embedding_B", false, true, pairs);
@@ -178,8 +194,13 @@ AdapterFile read_peft(const fs::path& folder) {
   constexpr std::string_view kPrefix = "base_model.model.";
   for (auto& [name, pair] : pairs) {
     check_pair(weights.string(), name, pair);
-    config.settle(name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name, pair);
-    pair.module = plain_module(name);
+    const std::string module = name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
+    const auto parameter = expert_parameter(module, config.target_parameters());
+    config.settle(parameter.value_or(module), parameter.has_value(), pair);
+    check_rank(weights.string(), name, pair.rank);
+    const ExpertModule named = expert_module(plain_module(parameter.value_or(module)));
+    pair.module = named.module;
+    pair.expert = named.expert;
     file.pairs.push_back(std::move(pair));
   }
   return file;
@@ -199,13 +220,13 @@ AdapterFile read_gguf_adapter(const fs::path& path) {
   if (!std::isfinite(alpha)) fail(ErrorKind::BadFile, "{}: adapter.lora.alpha is not a number", path.string());
   Pairs pairs;
   for (const TensorInfo& tensor : contents.tensors) {
-    refuse_experts(path.string(), tensor.name);
     const bool embedding = tensor.name.starts_with("token_embd.");
     if (!take(tensor, ".lora_a", true, embedding, pairs) && !take(tensor, ".lora_b", false, embedding, pairs))
       refuse(path.string(), fmt::format("the tensor '{:.200}'", tensor.name));
   }
   for (auto& [name, pair] : pairs) {
     check_pair(path.string(), name, pair);
+    check_rank(path.string(), name, pair.rank);
     pair.scale = alpha == 0 ? 1 : alpha / double(pair.rank);  // as llama.cpp
     pair.module = name;
     file.pairs.push_back(std::move(pair));
@@ -220,13 +241,19 @@ std::string plain_module(std::string_view name) {
     name.remove_prefix(kPrefix.size());
   for (bool again = true; again;) {
     again = false;
-    for (const std::string_view prefix : {"model.", "language_model.", "transformer."}) {
+    for (const std::string_view prefix : {"model.", "language_model.", "transformer.", "backbone."}) {
       if (!name.starts_with(prefix)) continue;
       name.remove_prefix(prefix.size());
       again = true;
     }
   }
-  return std::string(name);
+  std::string plain(name);
+  const std::pair<std::string_view, std::string_view> usual[] = {{".block_sparse_moe.", ".mlp."},
+                                                                 {".shared_expert.", ".shared_experts."}};
+  for (const auto& [from, to] : usual) {
+    if (const auto at = plain.find(from); at != plain.npos) plain.replace(at, from.size(), to);
+  }
+  return plain;
 }
 
 AdapterFile read_adapter(const fs::path& path) {

@@ -19,6 +19,8 @@ struct AdapterPair {
   bool embedding = false;  // k counts the vocabulary
   int64_t rank = 0;
   double scale = 1;
+  // Of the experts of a mixture (engine/adapter_experts.h): the one that it changes, or how many it changes, stacked.
+  int64_t expert = -1, experts = 0;
 };
 
 struct AdapterFile {
@@ -31,7 +33,8 @@ struct AdapterFile {
 AdapterFile read_adapter(const std::filesystem::path& path);
 
 // The name of a module without the prefixes in which exporters differ: "model.layers.0.mlp.up_proj" and
-// "base_model.model.model.language_model.layers.0.mlp.up_proj" are both "layers.0.mlp.up_proj".
+// "base_model.model.model.language_model.layers.0.mlp.up_proj" are both "layers.0.mlp.up_proj". Of a mixture's modules
+// with two names, which the versions of transformers or a model from a GGUF file may not share, it is one.
 std::string plain_module(std::string_view name);
 
 }  // namespace millrace

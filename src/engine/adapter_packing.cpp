@@ -1,41 +1,15 @@
 #include "engine/adapter_packing.h"
 
-#include <cmath>
 #include <cstring>
+#include <limits>
 #include <map>
 
 #include "base/error.h"
-#include "tensor/dequantize.h"
+#include "engine/adapter_experts.h"
 #include "tensor/half.h"
 
 namespace millrace {
 namespace {
-
-using Floats = std::vector<float>;  // a matrix, row after row
-
-Floats read(const TensorInfo& tensor, const std::string& origin) {
-  const int64_t rows = tensor.shape[0], cols = tensor.shape[1];
-  const size_t each = row_bytes(*tensor.dtype, cols);
-  Floats values(static_cast<size_t>(rows * cols));
-  std::vector<uint64_t> aligned(each / sizeof(uint64_t) + 1);
-  for (int64_t row = 0; row < rows; ++row) {
-    std::memcpy(aligned.data(), tensor.data + static_cast<size_t>(row) * each, each);
-    dequantize_row(*tensor.dtype, reinterpret_cast<const std::byte*>(aligned.data()), &values[size_t(row * cols)],
-                   cols);
-  }
-  for (const float value : values) {
-    if (!std::isfinite(value)) fail(ErrorKind::BadFile, "{}: '{}' has values that are not finite", origin, tensor.name);
-  }
-  return values;
-}
-
-Floats transposed(const Floats& matrix, int64_t rows, int64_t cols) {
-  Floats result(matrix.size());
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t c = 0; c < cols; ++c) result[size_t(c * rows + r)] = matrix[size_t(r * cols + c)];
-  }
-  return result;
-}
 
 // Rows of q or k between the two orders: [heads][2][half] of Hugging Face, [heads][half][2] of GGUF.
 Floats reordered(const Floats& rows, int64_t n, int64_t heads, bool to_pairs) {
@@ -64,7 +38,7 @@ class Packing {
            file.convention == WeightSource::Convention::Gguf ? "GGUF files" : "Hugging Face folders");
     }
     for (const AdapterPair& pair : file.pairs) {
-      if (!pairs_.emplace(pair.module, &pair).second)
+      if (!pairs_.emplace(std::pair(pair.module, pair.expert), &pair).second)
         fail(ErrorKind::BadFile, "{}: '{}' is there twice", file.origin, pair.module);
     }
   }
@@ -72,9 +46,13 @@ class Packing {
   PackedAdapter run() {
     packed_.origin = file_.origin;
     const auto sites = weights_.sites();
-    for (size_t i = 0; i < sites.size(); ++i) add_site(static_cast<int>(i), sites[i]);
+    for (size_t i = 0; i < sites.size(); ++i) {
+      sites[i].grouped != nullptr ? add_experts(static_cast<int>(i), sites[i])
+                                  : add_site(static_cast<int>(i), sites[i]);
+    }
     if (!pairs_.empty()) {
-      fail(ErrorKind::Unsupported, "{}: this model has no linear layer '{}'", file_.origin, pairs_.begin()->first);
+      fail(ErrorKind::Unsupported, "{}: this model has no linear layer '{}'", file_.origin,
+           pairs_.begin()->first.first);
     }
     return std::move(packed_);
   }
@@ -91,12 +69,12 @@ class Packing {
   }
 
   void add_site(int index, const Weights::Site& site) {
-    const bool embedding = site.linear == nullptr;
+    const bool embedding = site.is_embedding();
     PackedAdapter::Layer layer{.site = index};
     Floats a, b;
     int32_t column = 0;
     for (const LinearPart& part : site.parts) {
-      const auto found = pairs_.find(name_of(part, embedding));
+      const auto found = pairs_.find({name_of(part, embedding), -1});
       if (found != pairs_.end() && found->second->embedding == embedding) {
         add_part(*found->second, site, part, column, layer.weights, a, b);
         pairs_.erase(found);
@@ -107,6 +85,37 @@ class Packing {
     layer.a = store(a);
     layer.b = store(b);
     packed_.layers.push_back(layer);
+  }
+
+  void add_experts(int index, const Weights::Site& site) {
+    std::vector<ExpertChange> changes;
+    const auto take = [&](const LinearPart& part, int64_t column) {
+      ExpertChange change{{}, part.rows, static_cast<int32_t>(column)};
+      if (file_.convention == WeightSource::Convention::HuggingFace) change.stored_by = part.stored_by;
+      const std::string name = name_of(part, false);
+      auto at = pairs_.lower_bound({name, std::numeric_limits<int64_t>::min()});
+      for (; at != pairs_.end() && at->first.first == name; at = pairs_.erase(at)) change.pairs.push_back(at->second);
+      if (!change.pairs.empty()) changes.push_back(std::move(change));
+    };
+    if (site.whole.rows > 0) take(site.whole, 0);
+    const bool whole = !changes.empty();
+    for (int64_t column = 0; const LinearPart& part : site.parts) {
+      take(part, column);
+      column += part.rows;
+    }
+    if (changes.empty()) return;
+    const std::string& module = changes[0].pairs[0]->module;
+    if (whole && changes.size() > 1)
+      fail(ErrorKind::BadFile, "{}: '{}' is there as one matrix and in parts", file_.origin, module);
+    if (site.grouped->site < 0) {
+      fail(ErrorKind::Unsupported, "{}: changes experts ('{}') that lie in host memory, where they take no adapters",
+           file_.origin, module);
+    }
+    PackedExperts packed = pack_experts(changes, site.grouped->all_groups, site.k, file_.origin);
+    for (int i = 0; i < packed.weights.parts; ++i)
+      packed_.rank = std::max<int64_t>(packed_.rank, packed.weights.part[i].rank);
+    const size_t a = store(packed.a), b = store(packed.b);
+    packed_.layers.push_back({index, packed.weights, a, b});
   }
 
   void check(const AdapterPair& pair, const Weights::Site& site, const LinearPart& part) const {
@@ -122,14 +131,14 @@ class Packing {
                 LoraWeights& layer, Floats& a, Floats& b) {
     check(pair, site, part);
     const auto rank = static_cast<int32_t>(pair.rank), first = layer.rank;
-    Floats shrink = read(pair.a, file_.origin);
+    Floats shrink = read_matrix(pair.a, file_.origin);
     if (pair.embedding && file_.convention == WeightSource::Convention::HuggingFace)
       shrink = transposed(shrink, rank, site.k);
     a.insert(a.end(), shrink.begin(), shrink.end());
     layer.rank += rank;
     packed_.rank = std::max(packed_.rank, pair.rank);
 
-    Floats expand = in_order(read(pair.b, file_.origin), part);
+    Floats expand = in_order(read_matrix(pair.b, file_.origin), part);
     for (float& value : expand) value = static_cast<float>(value * pair.scale);
     const auto add = [&](int64_t begin, int64_t rows, int32_t at, int32_t group) {
       MR_ASSERT(layer.parts < LoraWeights::kMostParts);
@@ -192,8 +201,8 @@ class Packing {
   const AdapterFile& file_;
   const Weights& weights_;
   DType format_;
-  bool foreign_;  // the adapter's convention is not the model's
-  std::map<std::string, const AdapterPair*> pairs_;
+  bool foreign_;                                                         // the adapter's convention is not the model's
+  std::map<std::pair<std::string, int64_t>, const AdapterPair*> pairs_;  // by module and expert
   PackedAdapter packed_;
 };
 

@@ -57,7 +57,7 @@ void add_latent(Pass& p, const Experts& experts, Matrix x, const Routing& routin
   const Matrix sum = p.buffer("sum of experts", hidden.dtype, p.rows(), latent.cols);
   p.ops.copy(latent, sum);
   p.ops.scale(sum, 0);  // experts add to it
-  p.ops.experts(latent, *experts.gate_up, *experts.down, routing, activation, feed, sum);
+  p.ops.experts(latent, *experts.gate_up, *experts.down, routing, activation, feed, {}, sum);
   const Matrix out = p.buffer("sum of experts in the working type", latent.cols);
   p.ops.copy(sum, out);
   p.add_linear(out, experts.latent_out, hidden);
@@ -82,10 +82,14 @@ void add_experts(Pass& p, const Experts& experts, const Normed& input, Activatio
                         .expert_scale = experts.expert_scale != nullptr ? experts.expert_scale->data : nullptr,
                         .routing = routing});
   const Matrix feed = p.buffer("expert feed", p.ops.working(), routing.pairs(), experts.down->weights.k);
-  if (experts.latent_in != nullptr) {
+  if (experts.latent_in != nullptr) {  // these have no gate
     add_latent(p, experts, x, routing, activation, feed, hidden);
   } else {
-    p.ops.experts(x, *experts.gate_up, *experts.down, routing, activation, feed, hidden);
+    const Grouped& in = *experts.gate_up;
+    const bool ungated = in.gated && p.ops.adapts(in);
+    const Matrix both =
+        ungated ? p.buffer("expert gate and up", p.ops.working(), routing.pairs(), in.weights.n) : Matrix();
+    p.ops.experts(x, in, *experts.down, routing, activation, feed, both, hidden);
   }
   if (experts.shared.gate_up != nullptr) add_shared(p, experts, x, activation, hidden);
 }

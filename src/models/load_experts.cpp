@@ -205,14 +205,23 @@ Matrices find_matrices(Weights::Layer& at, const DecoderConfig& c) {
   return found;
 }
 
+// The matrices of an expert as adapters name them, without what lies between the layer and its experts: all exporters
+// agree then (engine/adapter_experts.h).
+LinearPart gate_part(int64_t rows) { return {{"ffn_gate_exps.weight", "experts.gate_proj"}, rows}; }
+LinearPart up_part(int64_t rows) { return {{"ffn_up_exps.weight", "experts.up_proj"}, rows}; }
+LinearPart down_part(int64_t rows) { return {{"ffn_down_exps.weight", "experts.down_proj"}, rows}; }
+
 void add_matrices(Weights::Layer& at, const DecoderConfig& c, Matrices found, Grouped gate_up, Experts& experts) {
   const Biases biases = find_biases(at, c.experts, c.expert_width, c.hidden);
   gate_up.per_row = c.experts_per_row + experts.settings.shared;
   gate_up.gated = true;
   gate_up.bias = biases.gate_up;
   const Grouped down{.per_row = gate_up.per_row, .sum = true, .bias = biases.down};
-  experts.gate_up = at.weights().grouped(std::move(gate_up), std::move(found.gate_up));
-  experts.down = at.weights().grouped(down, std::move(found.down));
+  const int64_t width = c.expert_width;
+  LinearPart whole{{"ffn_gate_up_exps.weight", "experts.gate_up_proj"}, 2 * width};
+  if (gate_up.activation == Activation::ClampedSwiglu) whole.stored_by = {width, 2};  // gpt-oss alternates their rows
+  experts.gate_up = at.experts(std::move(gate_up), std::move(found.gate_up), {gate_part(width), up_part(width)}, whole);
+  experts.down = at.experts(down, std::move(found.down), {down_part(c.hidden)});
 }
 
 Experts load_router(Weights::Layer& at, const DecoderConfig& c, const RouterSettings& settings) {
@@ -272,8 +281,8 @@ Experts load_ungated_experts(Weights::Layer& at, const DecoderConfig& c, RouterS
     at.declare("ffn_up_exps.weight", {c.experts, c.expert_width, hidden}, first_views(up));
     at.declare("ffn_down_exps.weight", {c.experts, hidden, c.expert_width}, first_views(down));
   }
-  experts.gate_up = at.weights().grouped({.per_row = c.experts_per_row}, std::move(up));
-  experts.down = at.weights().grouped({.per_row = c.experts_per_row, .sum = true}, std::move(down));
+  experts.gate_up = at.experts({.per_row = c.experts_per_row}, std::move(up), {up_part(c.expert_width)});
+  experts.down = at.experts({.per_row = c.experts_per_row, .sum = true}, std::move(down), {down_part(hidden)});
   if (shared > 0) {
     experts.shared = {
         at.linear({{{"ffn_up_shexp.weight", "mixer.shared_experts.up_proj.weight"}, shared}}, c.hidden),

@@ -389,6 +389,13 @@ const Linear* Weights::Layer::linear(std::vector<LinearPart> parts, int64_t k) {
   return weights_.linear(parts, k);
 }
 
+const Grouped* Weights::Layer::experts(Grouped settings, GroupSources sources, std::vector<LinearPart> parts,
+                                       LinearPart whole) {
+  for (auto& part : parts) part.name = below(part.name);
+  whole.name = below(whole.name);
+  return weights_.experts(std::move(settings), std::move(sources), std::move(parts), std::move(whole));
+}
+
 const Linear* Weights::Layer::gate_up(std::vector<LinearPart> parts, int64_t k, Activation activation) {
   for (auto& part : parts) part.name = below(part.name);
   return weights_.gate_up(parts, k, activation);

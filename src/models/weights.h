@@ -69,6 +69,9 @@ class Weights {
   // weights. `transposed`: the views are [k, n]. Views of different formats, and formats that cannot be transposed, are
   // expanded to 16 bits, or to f32 if results are exact.
   const Grouped* grouped(Grouped settings, GroupSources sources, bool transposed = false);
+  // The experts of a mixture, as grouped(). `whole`: under this name adapters know all parts as one matrix; rows 0:
+  // none.
+  const Grouped* experts(Grouped settings, GroupSources sources, std::vector<LinearPart> parts, LinearPart whole);
   // A tensor of any rank as views of its matrices or vectors: [a, b, c] becomes a views [b, c], [a, b] a views [1, b].
   std::vector<WeightView> slices(const TensorName& name, std::initializer_list<int64_t> shape);
   const Vector* vector(const TensorName& name, int64_t n,
@@ -98,12 +101,15 @@ class Weights {
   }
   const std::set<std::string, std::less<>>& used() const { return used_; }  // names of the source's tensors
 
-  // Layers that low-rank adapters can change, by Linear::site. The first is the embedding table, whose `k` counts its
-  // rows.
+  // Layers that low-rank adapters can change, by Linear::site and Grouped::site. The first is the embedding table,
+  // whose `k` counts its rows.
   struct Site {
-    const Linear* linear = nullptr;  // null: the embedding table
+    const Linear* linear = nullptr;
     std::vector<LinearPart> parts;
     int64_t k = 0;
+    const Grouped* grouped = nullptr;  // each expert has the parts
+    LinearPart whole = {};             // of experts(); its stored_by is that of Hugging Face's modules
+    bool is_embedding() const { return linear == nullptr && grouped == nullptr; }
   };
   std::span<const Site> sites() const { return sites_; }
   // Gated layers can also compute gate and up alone. Call before the model declares its tensors.
@@ -216,6 +222,7 @@ class Weights {
   bool on_device(const Linear& linear) const { return on_device() && !linear.on_host; }
   void add_site(Linear& linear, const std::vector<LinearPart>& parts);
   void add_ungated(Linear& linear);
+  void add_ungated(Grouped& grouped);
   bool can_gate(const Linear& linear, Activation activation) const;
   const WeightView* table_like(const Pending& pending) const;
   std::vector<WeightView> in_rows(const Pending& pending, std::vector<std::byte>& copy) const;
@@ -251,6 +258,8 @@ class Weights::Layer {
   const TensorInfo* find(const TensorName& name) const;  // null: the file lacks it
   const Linear* linear(std::vector<LinearPart> parts, int64_t k);
   const Linear* gate_up(std::vector<LinearPart> parts, int64_t k, Activation activation);
+  const Grouped* experts(Grouped settings, Weights::GroupSources sources, std::vector<LinearPart> parts,
+                         LinearPart whole = {});
   std::vector<WeightView> slices(const TensorName& name, std::initializer_list<int64_t> shape) {
     return weights_.slices(below(name), shape);
   }

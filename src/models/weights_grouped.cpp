@@ -132,6 +132,28 @@ const Grouped* Weights::grouped(Grouped settings, GroupSources sources, bool tra
   return here;
 }
 
+const Grouped* Weights::experts(Grouped settings, GroupSources sources, std::vector<LinearPart> parts,
+                                LinearPart whole) {
+  auto& made = const_cast<Grouped&>(*grouped(std::move(settings), std::move(sources)));
+  if (!made.on_host && made.rest == nullptr) {  // the host's part of a step knows no adapters
+    made.site = static_cast<int>(sites_.size());
+    made.site_parts = static_cast<int>(parts.size());
+    if (made.gated && expects_adapters_) add_ungated(made);
+  }
+  sites_.push_back({nullptr, std::move(parts), made.weights.k, &made, std::move(whole)});
+  return &made;
+}
+
+// It reads the same matrices.
+void Weights::add_ungated(Grouped& grouped) {
+  Grouped& apart = groupeds_.emplace_back(grouped);
+  apart.gated = false;
+  apart.site = -1;
+  apart.each.clear();
+  apart.weights.data = grouped.weights.data;
+  grouped.apart = &apart;
+}
+
 Grouped* Weights::declare_groups(size_t unit, Grouped settings, GroupSources sources, bool transposed) {
   Grouped& g = groupeds_.emplace_back(std::move(settings));
   for (const WeightView& view : sources[0]) read_by_.emplace(&g, view);

@@ -23,7 +23,13 @@ Expected expected_of(const std::string& lora) {
 }
 
 TEST(ConvertLora, FusesAdapters) {
-  for (const auto& [lora, golden] : {std::pair("llama", "llama_gqa"), {"llama_ends", "llama_gqa"}, {"gpt2", "gpt2"}}) {
+  for (const auto& [lora, golden] : {std::pair("llama", "llama_gqa"),
+                                     {"llama_ends", "llama_gqa"},
+                                     {"gpt2", "gpt2"},
+                                     {"qwen3_moe_experts", "qwen3_moe"},
+                                     {"qwen3_moe_some", "qwen3_moe"},
+                                     {"mixtral_each", "mixtral"},
+                                     {"gpt_oss", "gpt_oss"}}) {
     const fs::path out = fs::path(testing::TempDir()) / (std::string("millrace_fused_") + lora + ".gguf");
     const auto source = open_weights((goldens_folder() / golden).string());
     ThreadPool pool(2);
