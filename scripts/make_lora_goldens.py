@@ -33,6 +33,7 @@ class Case:
     gguf: bool = True
     each: str = ""  # a pair for each expert: its module, with {} for the number; the matrices are target_modules
     changed: list = dataclasses.field(default_factory=list)  # these experts alone
+    old: bool = False  # stacked experts as PEFT before 0.19.1 stored them
 
 
 PROJECTIONS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
@@ -53,6 +54,8 @@ CASES = [
     Case("qwen3_moe_experts", "qwen3_moe", {"r": 3, "lora_alpha": 6, "target_modules": ["q_proj"], "target_parameters": EXPERTS}),
     Case("qwen2_moe_down", "qwen2_moe", {
         "r": 4, "lora_alpha": 8, "target_modules": ["up_proj", "shared_expert_gate"], "target_parameters": ["mlp.experts.down_proj"]}),
+    Case("qwen3_moe_old", "qwen3_moe", {
+        "r": 4, "lora_alpha": 8, "target_modules": [], "target_parameters": ["mlp.experts.down_proj"]}, gguf=False, old=True),
     Case("olmoe_patterns", "olmoe", {
         "r": 2, "lora_alpha": 5, "use_rslora": True, "target_modules": [], "target_parameters": [
             "mlp.experts.gate_up_proj", "model.layers.1.mlp.experts.down_proj"],
@@ -142,6 +145,19 @@ def adapt_each(case, model, generator):
     return config, weights
 
 
+def as_old(weights, r):
+    """What PEFT stored while it took [experts, n, k] for [experts, k, n]: A has the columns of B, and B the rows of A."""
+    swapped = {}
+    for name in weights:
+        if not name.endswith("lora_A.weight"):
+            continue
+        a, b = weights[name], weights[name.replace("lora_A", "lora_B")]
+        experts = a.shape[0] // r
+        swapped[name] = b.reshape(-1, r, experts).permute(2, 1, 0).reshape(experts * r, -1).contiguous()
+        swapped[name.replace("lora_A", "lora_B")] = a.reshape(experts, r, -1).permute(2, 1, 0).reshape(-1, r * experts).contiguous()
+    return swapped
+
+
 def write_gguf(case, config, adapter, weights, path):
     model_arch = {"llama": gguf.MODEL_ARCH.LLAMA, "qwen3": gguf.MODEL_ARCH.QWEN3, "gemma3_text": gguf.MODEL_ARCH.GEMMA3,
                   "qwen3_moe": gguf.MODEL_ARCH.QWEN3MOE, "qwen2_moe": gguf.MODEL_ARCH.QWEN2MOE, "mixtral": gguf.MODEL_ARCH.LLAMA,
@@ -211,6 +227,9 @@ def make(case, goldens, out):
         config["target_modules"].sort()  # PEFT writes a set
     config_path.write_text(json.dumps(config, indent=2) + "\n")
     weights = safetensors.torch.load_file(folder / "adapter_model.safetensors")
+    if case.old:
+        config_path.write_text(json.dumps({**config, "peft_version": "0.18.1"}, indent=2) + "\n")
+        safetensors.torch.save_file(as_old(weights, case.lora["r"]), folder / "adapter_model.safetensors")
     if case.gguf:
         write_gguf(case, base.config, config, weights, folder / "adapter.gguf")
     safetensors.torch.save_file({"tokens": tokens[0].to(torch.int32), "logits": logits.contiguous()},

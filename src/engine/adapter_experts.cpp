@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
+#include <tuple>
 
 #include "base/error.h"
 
@@ -39,6 +41,12 @@ std::optional<std::string> expert_parameter(const std::string& module, const std
   return adapted[adapted.size() - 1 - depth];
 }
 
+bool is_before_0_19_1(const std::string& peft_version) {
+  int major = 0, minor = 0, patch = 0;
+  if (std::sscanf(peft_version.c_str(), "%4d.%4d.%4d", &major, &minor, &patch) < 2) return true;
+  return std::tuple(major, minor, patch) < std::tuple(0, 19, 1);
+}
+
 ExpertModule expert_module(const std::string& plain) {
   constexpr std::string_view kExperts = ".experts.";
   const auto at = plain.rfind(kExperts);
@@ -63,8 +71,7 @@ struct Factors {
   Floats a, b;  // [experts][rank][k], [experts][n][rank]
 };
 
-// PEFT stacks the rows of A by expert and alternates the experts in the columns of B. Before it knew that parameters
-// are [experts, n, k] it took n for the inputs: its A then holds the columns of our B, and its B those of our A.
+// PEFT stacks the rows of A by expert and alternates the experts in the columns of B.
 Factors unstacked(const AdapterPair& pair, int64_t n, int64_t k, const std::string& origin) {
   const int64_t experts = pair.experts, rank = pair.rank;
   const bool swapped = pair.a.shape[1] != k;
@@ -86,7 +93,8 @@ Factors unstacked(const AdapterPair& pair, int64_t n, int64_t k, const std::stri
   return factors;
 }
 
-void check(const AdapterPair& pair, int64_t experts, int64_t n, int64_t k, const std::string& origin) {
+void check(const AdapterPair& pair, const ExpertChange& change, int64_t experts, int64_t k, const std::string& origin) {
+  const int64_t n = change.rows;
   if (pair.expert >= experts)
     fail(ErrorKind::BadFile, "{}: '{}' is of expert {}, the model has {}", origin, pair.module, pair.expert, experts);
   if (pair.expert < 0 && pair.experts != experts) {
@@ -98,6 +106,11 @@ void check(const AdapterPair& pair, int64_t experts, int64_t n, int64_t k, const
   if ((own_k != k || own_n != n) && !swapped) {
     fail(ErrorKind::BadFile, "{}: '{}' is for matrices [{}, {}], the model has [{}, {}]", origin, pair.module, own_n,
          own_k, n, k);
+  }
+  if (pair.is_old_stack && n == k && !change.inputs_first) {
+    fail(ErrorKind::Unsupported,
+         "{}: '{}' is for square matrices, which PEFT before 0.19.1 stacked in two ways; save it with a later one",
+         origin, pair.module);
   }
 }
 
@@ -140,7 +153,7 @@ PackedExperts pack_experts(std::span<const ExpertChange> changes, int64_t expert
   for (const ExpertChange& change : changes) {
     int64_t rank = 0;
     for (const AdapterPair* pair : change.pairs) {
-      check(*pair, experts, change.rows, k, origin);
+      check(*pair, change, experts, k, origin);
       if (pair->expert < 0 && change.pairs.size() > 1)
         fail(ErrorKind::BadFile, "{}: '{}' is there for all experts and for single ones", origin, pair->module);
       rank = std::max(rank, pair->rank);

@@ -6,6 +6,9 @@
 //   blk.0.ffn_gate_exps.weight                 GGUF: [experts, rank, k] and [experts, n, rank]
 //
 // Experts without a pair keep their matrices.
+//
+// PEFT before 0.19.1 took every stacked parameter for [experts, k, n], although most are [experts, n, k]: its A then
+// holds the columns of B, and its B the rows of A. The shapes show it, unless n equals k.
 #pragma once
 
 #include <optional>
@@ -34,10 +37,14 @@ ExpertModule expert_module(const std::string& plain);
 // The pairs that change one matrix of each expert: one for all experts, or one for each that is changed.
 struct ExpertChange {
   std::vector<const AdapterPair*> pairs;
-  int64_t rows = 0;          // of the matrix
-  int32_t column = 0;        // of the layer's output, where the rows begin
-  RowGroups stored_by = {};  // of the rows of B
+  int64_t rows = 0;           // of the matrix
+  int32_t column = 0;         // of the layer's output, where the rows begin
+  RowGroups stored_by = {};   // of the rows of B
+  bool inputs_first = false;  // Hugging Face's parameter is [experts, k, n]
 };
+
+// "0.18.2"; true for what is no version.
+bool is_before_0_19_1(const std::string& peft_version);
 
 // As LoraWeights describes them; all experts of a matrix have the largest of their ranks.
 struct PackedExperts {

@@ -51,6 +51,8 @@ class PeftConfig {
         fail(ErrorKind::BadFile, "{}: target_parameters is no list of names", origin_);
       target_parameters_ = targets->get<std::vector<std::string>>();
     }
+    const json version = config_.value("peft_version", json());
+    is_old_ = !version.is_string() || is_before_0_19_1(version.get<std::string>());
     rslora_ = boolean("use_rslora");
     rank_ = rank(config_.value("r", json()), "r");
     alpha_ = number(config_.value("lora_alpha", json()), "lora_alpha");
@@ -68,6 +70,7 @@ class PeftConfig {
            expected);
     }
     if (stacked) pair.experts = pair.rank / expected;
+    pair.is_old_stack = stacked && is_old_;
     pair.rank = expected;
     const double alpha = first_match(alphas_, module, alpha_), rank = double(pair.rank);
     pair.scale = alpha / (rslora_ ? std::sqrt(rank) : rank);
@@ -123,7 +126,7 @@ class PeftConfig {
 
   std::string origin_;
   json config_;
-  bool rslora_ = false;
+  bool rslora_ = false, is_old_ = false;
   int64_t rank_ = 0;
   double alpha_ = 0;
   std::vector<Rule> ranks_, alphas_;

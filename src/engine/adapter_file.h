@@ -21,6 +21,7 @@ struct AdapterPair {
   double scale = 1;
   // Of the experts of a mixture (engine/adapter_experts.h): the one that it changes, or how many it changes, stacked.
   int64_t expert = -1, experts = 0;
+  bool is_old_stack = false;  // PEFT before 0.19.1 may have written it (engine/adapter_experts.h)
 };
 
 struct AdapterFile {

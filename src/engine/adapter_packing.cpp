@@ -92,6 +92,7 @@ class Packing {
     const auto take = [&](const LinearPart& part, int64_t column) {
       ExpertChange change{{}, part.rows, static_cast<int32_t>(column)};
       if (file_.convention == WeightSource::Convention::HuggingFace) change.stored_by = part.stored_by;
+      change.inputs_first = part.transposed;
       const std::string name = name_of(part, false);
       auto at = pairs_.lower_bound({name, std::numeric_limits<int64_t>::min()});
       for (; at != pairs_.end() && at->first.first == name; at = pairs_.erase(at)) change.pairs.push_back(at->second);

@@ -219,9 +219,13 @@ void add_matrices(Weights::Layer& at, const DecoderConfig& c, Matrices found, Gr
   const Grouped down{.per_row = gate_up.per_row, .sum = true, .bias = biases.down};
   const int64_t width = c.expert_width;
   LinearPart whole{{"ffn_gate_up_exps.weight", "experts.gate_up_proj"}, 2 * width};
-  if (gate_up.activation == Activation::ClampedSwiglu) whole.stored_by = {width, 2};  // gpt-oss alternates their rows
+  LinearPart down_alone = down_part(c.hidden);
+  if (gate_up.activation == Activation::ClampedSwiglu) {  // gpt-oss: [experts, k, n], and gate and up alternate
+    whole.stored_by = {width, 2};
+    whole.transposed = down_alone.transposed = true;
+  }
   experts.gate_up = at.experts(std::move(gate_up), std::move(found.gate_up), {gate_part(width), up_part(width)}, whole);
-  experts.down = at.experts(down, std::move(found.down), {down_part(c.hidden)});
+  experts.down = at.experts(down, std::move(found.down), {down_alone});
 }
 
 Experts load_router(Weights::Layer& at, const DecoderConfig& c, const RouterSettings& settings) {

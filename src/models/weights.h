@@ -108,7 +108,7 @@ class Weights {
     std::vector<LinearPart> parts;
     int64_t k = 0;
     const Grouped* grouped = nullptr;  // each expert has the parts
-    LinearPart whole = {};             // of experts(); its stored_by is that of Hugging Face's modules
+    LinearPart whole = {};             // of experts(); the order of this and of the parts is that of Hugging Face
     bool is_embedding() const { return linear == nullptr && grouped == nullptr; }
   };
   std::span<const Site> sites() const { return sites_; }

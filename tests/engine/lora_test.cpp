@@ -120,7 +120,7 @@ TEST_P(LoraGolden, MatchesPeftInAllPairsOfConventions) {
 INSTANTIATE_TEST_SUITE_P(All, LoraGolden, testing::ValuesIn(all_loras()),
                          [](const auto& info) { return info.param.name; });
 
-TEST(LoraGoldens, Exist) { EXPECT_GE(all_loras().size(), 19u); }
+TEST(LoraGoldens, Exist) { EXPECT_GE(all_loras().size(), 20u); }
 
 TEST(LoraMemory, ThePlanHoldsTheAdaptersThatAreGivenAtLoad) {
   const Lora lora = all_loras().at(0);
@@ -410,6 +410,11 @@ TEST_F(HostileExperts, StacksAreCheckedAgainstTheModel) {
   EXPECT_THAT(config("\"r\": 3", "\"r\": 9"), testing::Not(""));
   EXPECT_THAT(config("\"rank_pattern\": {}", "\"rank_pattern\": {\"experts.gate_up_proj\": 9}"),
               HasSubstr("for 2 experts, the model has 6"));
+  runner_ = load_for_adapters(goldens_folder() / "gemma4_experts", {.exact = true, .context = 64, .rows = 64});
+  EXPECT_THAT(changed("gemma4_experts", "adapter_config.json", "0.21.2", "0.19.0"), HasSubstr("square"));
+  EXPECT_THAT(changed("gemma4_experts", "adapter_config.json", "peft_version", "soft_version"), HasSubstr("square"));
+  EXPECT_EQ(changed("gemma4_experts", "adapter_config.json", "0.21.2", "0.19.1"), "");
+  runner_ = load_for_adapters(goldens_folder() / "qwen3_moe", {.exact = true, .context = 64, .rows = 64});
   const auto gguf = [&](const std::string& from, const std::string& to) {
     return changed("qwen3_moe_experts", "adapter.gguf", from, to);
   };

@@ -61,10 +61,10 @@ Inspection inspect(std::shared_ptr<const WeightSource> source, const LoadOptions
     describe_state(planned, i);
     i.active_parameters = i.parameters;
     double unused = 0;
-    std::set<const Grouped*> copies;  // of experts in host memory, for the GPU
+    std::set<const Grouped*> copies;  // of experts in host memory, for the GPU, and of gated ones, for adapters
     const auto without_unused = [&](const Ops& ops) {
+      for (const Grouped* g : ops.groupeds()) copies.insert({g->streamed, g->apart});
       for (const Grouped* g : ops.groupeds()) {
-        copies.insert(g->streamed);
         if (g->of_heads || copies.contains(g)) continue;
         const auto held = static_cast<double>(g->weights.groups * g->weights.n * g->weights.k);
         unused += held * (1 - g->share_of_a_row());
