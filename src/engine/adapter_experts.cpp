@@ -95,6 +95,7 @@ Factors unstacked(const AdapterPair& pair, int64_t n, int64_t k, const std::stri
 
 void check(const AdapterPair& pair, const ExpertChange& change, int64_t experts, int64_t k, const std::string& origin) {
   const int64_t n = change.rows;
+  if (pair.embedding) fail(ErrorKind::BadFile, "{}: '{}' is no embedding", origin, pair.module);
   if (pair.expert >= experts)
     fail(ErrorKind::BadFile, "{}: '{}' is of expert {}, the model has {}", origin, pair.module, pair.expert, experts);
   if (pair.expert < 0 && pair.experts != experts) {

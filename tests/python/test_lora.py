@@ -11,11 +11,12 @@ LORAS = ROOT / "tests" / "data" / "loras"
 TINY = GOLDENS / "llama_gqa" / "model.gguf"
 
 
-def test_logits_use_the_adapter(millrace):
-    tokens = "5,6,7,8"
-    plain = millrace.json("logits", "-m", TINY, "--tokens", tokens)["logits"]
-    adapted = millrace.json("logits", "-m", TINY, "--tokens", tokens, "--lora", LORAS / "llama")["logits"]
-    gguf = millrace.json("logits", "-m", TINY, "--tokens", tokens, "--lora", f"x={LORAS / 'llama' / 'adapter.gguf'}")["logits"]
+@pytest.mark.parametrize("model, lora", [("llama_gqa", "llama"), ("qwen3_moe", "qwen3_moe_experts"), ("mixtral", "mixtral_each")])
+def test_logits_use_the_adapter(millrace, model, lora):
+    tokens, model, lora = "5,6,7,8", GOLDENS / model / "model.gguf", LORAS / lora
+    plain = millrace.json("logits", "-m", model, "--tokens", tokens)["logits"]
+    adapted = millrace.json("logits", "-m", model, "--tokens", tokens, "--lora", lora)["logits"]
+    gguf = millrace.json("logits", "-m", model, "--tokens", tokens, "--lora", f"x={lora / 'adapter.gguf'}")["logits"]
     assert adapted != plain
     assert adapted[-1] == pytest.approx(gguf[-1], rel=1e-3, abs=1e-3)
 
