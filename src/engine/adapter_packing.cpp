@@ -109,8 +109,11 @@ class Packing {
     if (whole && changes.size() > 1)
       fail(ErrorKind::BadFile, "{}: '{}' is there as one matrix and in parts", file_.origin, module);
     if (site.grouped->site < 0) {
-      fail(ErrorKind::Unsupported, "{}: changes experts ('{}') that lie in host memory, where they take no adapters",
-           file_.origin, module);
+      fail(
+          ErrorKind::Unsupported,
+          "{}: changes experts ('{}') that lie in host memory, where they take no adapters; run on the CPU, or fuse it "
+          "with millrace convert --lora",
+          file_.origin, module);
     }
     PackedExperts packed = pack_experts(changes, site.grouped->all_groups, site.k, file_.origin);
     for (int i = 0; i < packed.weights.parts; ++i)
