@@ -5,15 +5,14 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/printable.h"
+
 namespace millrace {
 
 void throw_error(ErrorKind kind, std::string message) {
   constexpr size_t kLongest = 1000;
   if (message.size() > kLongest) message = message.substr(0, kLongest) + "...";
-  for (char& c : message) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  }
-  throw Error(kind, message);
+  throw Error(kind, printable(message));
 }
 
 void fail_errno(const std::string& what) {

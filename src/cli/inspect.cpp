@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "cli/model_options.h"
 #include "cli/print_json.h"
 #include "engine/measure/inspection.h"
@@ -78,10 +79,11 @@ void print(const char* title, const MemoryPlan& plan) {
 
 void print(const Inspection& i, bool all_tensors) {
   const bool sparse = i.problem.empty() && i.active_parameters < i.parameters;
-  fmt::print("{}: {}, {:.1f} M parameters, {}{}\n", i.origin, i.architecture, double(i.parameters) / 1e6,
+  fmt::print("{}: {}, {:.1f} M parameters, {}{}\n", printable(i.origin), printable(i.architecture),
+             double(i.parameters) / 1e6,
              sparse ? fmt::format("{:.1f} M of them per token, ", double(i.active_parameters) / 1e6) : "",
              human_bytes(i.bytes));
-  for (const auto& [key, value] : i.config) fmt::print("  {:<18} {}\n", key, value);
+  for (const auto& [key, value] : i.config) fmt::print("  {:<18} {}\n", key, printable(value));
   std::map<std::string, std::pair<int64_t, int64_t>> by_type;
   for (const auto& t : i.tensors) {
     by_type[t.type].first += 1;
@@ -92,7 +94,7 @@ void print(const Inspection& i, bool all_tensors) {
     fmt::print("  {:<8} {:>5} tensors, {}\n", type, sum.first, human_bytes(sum.second));
   if (all_tensors) {
     for (const auto& t : i.tensors)
-      fmt::print("  {:<44} {:<7} {:<20} {}\n", t.name, t.type, fmt::format("{}", fmt::join(t.shape, " x ")),
+      fmt::print("  {:<44} {:<7} {:<20} {}\n", printable(t.name), t.type, fmt::format("{}", fmt::join(t.shape, " x ")),
                  human_bytes(t.bytes));
   }
   if (!i.problem.empty()) {

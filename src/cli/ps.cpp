@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/json_text.h"
+#include "base/printable.h"
 #include "cli/load/load_client.h"
 #include "cli/print_json.h"
 #include "cli/read_text.h"
@@ -49,7 +50,7 @@ void run(const PsOptions& o) {
   if (o.json) return print_json({{"models", models}});
   const auto text = [](const nlohmann::json& model, const char* key) {
     const auto found = model.is_object() ? model.find(key) : model.end();
-    return model.is_object() && found != model.end() && found->is_string() ? found->get<std::string>() : "";
+    return model.is_object() && found != model.end() && found->is_string() ? printable(found->get<std::string>()) : "";
   };
   fmt::print("{:<32} {:<9} {:>10}\n", "model", "state", "memory");
   for (const auto& model : models) {

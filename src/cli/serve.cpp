@@ -163,6 +163,9 @@ Cascade cascade_of(const ServeOptions& o) {
 
 void serve(ServeOptions& o) {
   ApiServerOptions& s = o.server;
+  const bool text = o.log_format == "text" || (o.log_format == "auto" && isatty(STDERR_FILENO) != 0);
+  s.log = text ? AccessLog::Format::Text : AccessLog::Format::Json;
+  if (!text) log_as_json();
   const std::vector<NamedModel> models = models_to_serve(o);
   std::shared_ptr<ThreadPool> pool;  // all models compute on one: their steps take turns
   s.names = models.front().names;
@@ -180,8 +183,6 @@ void serve(ServeOptions& o) {
   s.http.limits.body = static_cast<size_t>(o.body_mb) << 20;
   s.http.limits.bodies = std::max(s.http.limits.bodies, 4 * s.http.limits.body);
   s.http.limits.body_time = std::chrono::seconds(o.request_seconds);
-  const bool text = o.log_format == "text" || (o.log_format == "auto" && isatty(STDERR_FILENO) != 0);
-  s.log = text ? AccessLog::Format::Text : AccessLog::Format::Json;
   s.workers = static_cast<int>(std::clamp(std::thread::hardware_concurrency() / 4, 2U, 8U));
   s.service.engine.prefix_cache = !o.no_prefix_cache;
   ApiServer server(s);

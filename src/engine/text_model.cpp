@@ -73,6 +73,16 @@ GgufVocabulary read_vocabulary(const GgufMetadata& gguf) {
   return v;
 }
 
+// The text room does not know where its input comes from.
+template <class Make>
+auto from_file(const WeightSource& source, Make make) {
+  try {
+    return make();
+  } catch (const Error& e) {
+    fail(e.kind(), "{}: {}", source.origin(), e.what());
+  }
+}
+
 }  // namespace
 
 bool has_tokenizer(const WeightSource& source) {
@@ -81,10 +91,14 @@ bool has_tokenizer(const WeightSource& source) {
 }
 
 std::shared_ptr<const Tokenizer> load_tokenizer(const WeightSource& source) {
-  if (const auto* gguf = source.gguf()) return tokenizer_from_gguf(read_vocabulary(*gguf));
+  if (source.gguf() != nullptr) {
+    const GgufVocabulary vocabulary = read_vocabulary(*source.gguf());
+    return from_file(source, [&] { return tokenizer_from_gguf(vocabulary); });
+  }
   const auto json = source.text("tokenizer.json");
   if (!json) fail(ErrorKind::NotFound, "{}: has no tokenizer.json", source.origin());
-  return tokenizer_from_json(*json, source.text("tokenizer_config.json").value_or(""));
+  const std::string config = source.text("tokenizer_config.json").value_or("");
+  return from_file(source, [&] { return tokenizer_from_json(*json, config); });
 }
 
 std::optional<ChatTemplates> load_chat_templates(const WeightSource& source, const std::string& own) {

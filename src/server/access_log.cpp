@@ -1,33 +1,25 @@
 #include "server/access_log.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 
+#include "base/log.h"
 #include "server/call.h"
 
 namespace millrace {
-namespace {
-
-std::string timestamp() {
-  const auto now = std::chrono::system_clock::now();
-  const auto millis = std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count() % 1000;
-  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z", fmt::gmtime(std::chrono::system_clock::to_time_t(now)), millis);
-}
-
-}  // namespace
 
 void AccessLog::event(std::string_view name, const Json& fields, std::string_view level) const {
+  const std::string time = log_time(std::chrono::system_clock::now());
   std::string line;
   if (format_ == Format::Json) {
-    Json json{{"time", timestamp()}, {"level", level}, {"event", name}};
+    Json json{{"time", time}, {"level", level}, {"event", name}};
     json.update(fields);
     line = to_text(json);
   } else {
-    line = fmt::format("{} {} {}", timestamp(), level, name);
+    line = fmt::format("{} {} {}", time, level, name);
     for (const auto& [key, value] : fields.items()) line += fmt::format(" {}={}", key, to_text(value));
   }
   line += '\n';

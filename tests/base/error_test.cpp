@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/printable.h"
+
 namespace millrace {
 namespace {
 
@@ -15,6 +17,14 @@ TEST(Error, MessageIsOnePrintableLineWhateverTheFileHeld) {
     EXPECT_LT(text.size(), 1100u);
     EXPECT_EQ(e.kind(), ErrorKind::BadFile);
   }
+}
+
+TEST(Printable, HasNoControlCharactersAndIsUtf8) {
+  EXPECT_EQ(printable("plain"), "plain");
+  EXPECT_EQ(printable("h\xc3\xa9 \xe6\x97\xa5"), "h\xc3\xa9 \xe6\x97\xa5");
+  EXPECT_EQ(printable("a\x1b]0;b\x07\r\nc\x7f"), "a ]0;b   c ");
+  EXPECT_EQ(printable("a\xff\xc3"), "a\xef\xbf\xbd\xef\xbf\xbd");
+  EXPECT_EQ(printable("a\xc2\x9b\x33\xc2\xa0"), "a  3\xc2\xa0") << "C1 controls begin escape sequences, too";
 }
 
 }  // namespace
