@@ -69,6 +69,7 @@ void TreeSearch::take(const Expansion& expansion, std::vector<Child> children) {
     const Node& parent = nodes_[expansion.node];
     Node node{.tokens = parent.tokens, .value = child.value, .logprob = parent.logprob + child.logprob};
     node.tokens.insert(node.tokens.end(), child.tokens.begin(), child.tokens.end());
+    node.stopped = child.ended;
     node.ended = child.ended || room(node) <= 0;
     node.open = !node.ended;
     has_answer_ = has_answer_ || node.ended;

@@ -45,6 +45,7 @@ class TreeSearch {
   double value(size_t node) const { return nodes_[node].value; }
   double logprob(size_t node) const { return nodes_[node].logprob; }
   bool ended(size_t node) const { return nodes_[node].ended; }
+  bool stopped(size_t node) const { return nodes_[node].stopped; }  // false: `longest` or the budget cut it
 
   // Whole answers, best first. If none became whole within the budget: the best beginnings.
   std::vector<size_t> answers() const;
@@ -58,7 +59,7 @@ class TreeSearch {
     std::vector<int32_t> tokens;
     double value = 0, logprob = 0;
     int32_t expansions = 0;
-    bool ended = false, open = true;
+    bool stopped = false, ended = false, open = true;
   };
   int32_t room(const Node& node) const { return options_.longest - static_cast<int32_t>(node.tokens.size()); }
   std::vector<size_t> open_nodes() const;

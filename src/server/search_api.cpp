@@ -175,7 +175,7 @@ class Search : public std::enable_shared_from_this<Search> {
                          {"text", model_.text().tokenizer->decode(tree_.tokens(node), /*skip_special=*/true)},
                          {"value", tree_.value(node)},
                          {"tokens", tree_.tokens(node).size()},
-                         {"finish_reason", tree_.ended(node) ? "stop" : "length"}});
+                         {"finish_reason", tree_.stopped(node) ? "stop" : "length"}});
     }
     const auto prompt = static_cast<int64_t>(prompt_.size());
     Json usage{

@@ -31,6 +31,12 @@ def test_value_is_the_mean_log_probability(server):
     assert len(rows) == best["tokens"] and best["value"] == pytest.approx(sum(rows) / len(rows), abs=1e-2)
 
 
+def test_an_answer_that_was_cut_says_so(server):
+    body = ask(server, budget_tokens=60, segment_tokens=4, max_tokens=6, n=8)[2]
+    reasons = {choice["tokens"] < 6: choice["finish_reason"] for choice in body["choices"]}
+    assert reasons[False] == "length" and reasons.get(True, "stop") == "stop"
+
+
 def test_messages(server):
     status, _, body = server.post("/v1/search", {"messages": [{"role": "user", "content": "hi"}], "budget_tokens": 30, "segment_tokens": 5})
     assert status == 200 and body["choices"] and body["usage"]["completion_tokens"] <= 30
