@@ -110,7 +110,10 @@ int main(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     return report("out of memory", kFailed);
   } catch (const std::system_error& e) {
-    return e.code() == std::errc::broken_pipe ? end_by_sigpipe() : report(e.what(), kFailed);
+    if (e.code() == std::errc::broken_pipe) return end_by_sigpipe();
+    // fmt throws it where an answer is longer than the buffer.
+    const bool printing = std::string_view(e.what()).starts_with("cannot write to file");
+    return report((printing ? "cannot write to stdout: " + e.code().message() : e.what()).c_str(), kFailed);
   } catch (const std::exception& e) {
     return report(e.what(), kFailed);
   }

@@ -9,6 +9,7 @@
 #include "store/catalogue.h"
 #include "store/hub_files.h"
 #include "store/hub_id.h"
+#include "store/store.h"
 
 namespace millrace {
 namespace {
@@ -69,7 +70,7 @@ void require_known(const std::string& model) {
   if (model.starts_with("synthetic:") || fs::exists(model, error) || find_in_catalogue(model) || parse_hub_id(model)) {
     return;
   }
-  fail(ErrorKind::NotFound, "{}: no such file or folder, and no model of that name (see `millrace models`)", model);
+  fail_unknown_model(model);
 }
 
 }  // namespace

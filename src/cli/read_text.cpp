@@ -5,10 +5,27 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <vector>
 
 #include "base/error.h"
 
 namespace millrace {
+namespace {
+
+constexpr size_t kLargest = size_t{1} << 30;  // a device may have no end
+
+std::string read_all(std::istream& in, const std::string& path) {
+  std::string text;
+  std::vector<char> piece(1 << 16);
+  while (in.read(piece.data(), std::ssize(piece)) || in.gcount() > 0) {
+    text.append(piece.data(), static_cast<size_t>(in.gcount()));
+    if (text.size() > kLargest) fail(ErrorKind::Usage, "{}: has more than {} bytes", path, kLargest);
+  }
+  if (in.bad()) fail_errno(path);
+  return text;
+}
+
+}  // namespace
 
 std::string read_file_or_stdin(const std::string& path) {
   if (path == "-") return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
@@ -16,11 +33,7 @@ std::string read_file_or_stdin(const std::string& path) {
   if (std::filesystem::is_directory(path, unknown)) fail(ErrorKind::NotFound, "{}: is a folder, not a file", path);
   std::ifstream in(path, std::ios::binary);
   if (!in) fail_errno(path);
-  try {
-    return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  } catch (const std::ios_base::failure&) {  // the standard library throws read errors
-    fail_errno(path);
-  }
+  return read_all(in, path);
 }
 
 }  // namespace millrace

@@ -30,6 +30,9 @@ bool is_message(const nlohmann::ordered_json& m) {
 
 SessionFile::SessionFile(std::string path, const Runner& runner, bool chat)
     : path_(std::move(path)), chat_(chat), layout_(layout_of(runner)) {
+  const std::filesystem::path folder = std::filesystem::absolute(path_).parent_path();
+  if (std::error_code unknown; !std::filesystem::is_directory(folder, unknown))
+    fail(ErrorKind::NotFound, "--session {}: there is no folder {}", path_, folder.string());
   require_writable(path_);
   std::error_code unknown;
   if (std::filesystem::exists(path_, unknown)) read(read_file_or_stdin(path_), runner);

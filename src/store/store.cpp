@@ -74,6 +74,10 @@ fs::path pull_model(const std::string& model, const std::function<bool()>& cance
     return resolve_hub(*parse_hub_id(fmt::format("{}:{}", entry->from, entry->file)), settings, cancelled);
   }
   if (const auto id = parse_hub_id(model)) return resolve_hub(*id, settings, cancelled);
+  fail_unknown_model(model);
+}
+
+void fail_unknown_model(const std::string& model) {
   std::vector<std::string> names{"default"};
   for (const CatalogueEntry& entry : catalogue()) names.emplace_back(entry.name);
   const std::string hint = did_you_mean(model, names);

@@ -21,6 +21,8 @@ std::filesystem::path resolve_model(const std::string& model, const std::functio
 std::filesystem::path pull_model(const std::string& name, const std::function<bool()>& cancelled = {},
                                  const FetchSettings& settings = fetch_settings());
 
+[[noreturn]] void fail_unknown_model(const std::string& model);
+
 // Deletes a model, and what an interrupted fetch left of it, from the user's cache. Takes names only, never paths, and
 // waits for a fetch of the same model. Returns the bytes that it freed. Throws NotFound if the cache has no such model.
 uint64_t remove_model(const std::string& name, const std::function<bool()>& cancelled = {},

@@ -59,12 +59,6 @@ def test_context_binds_to_the_token(millrace, tiny):
     assert "maximum context length is 10" in millrace.fails("run", "-m", tiny, "--raw", "--ctx", "10", "abcdefghijkl", code=2)
 
 
-def test_a_full_disk_under_stdout_is_a_failure(millrace, tiny):
-    with open("/dev/full", "w") as full:
-        done = subprocess.run([BUILD / "millrace", "tokenize", "-m", tiny, "abc"], stdout=full, stderr=subprocess.PIPE, env=millrace.env)
-    assert done.returncode == 1 and b"stdout" in done.stderr
-
-
 def test_quantize_replaces_no_links(millrace, tiny, tmp_path):
     (tmp_path / "link.gguf").symlink_to(tmp_path / "elsewhere")
     millrace.fails("quantize", tiny, tmp_path / "link.gguf", "--type", "F16", code=2)
@@ -122,6 +116,30 @@ def test_an_unknown_architecture_is_named(millrace, tmp_path):
         assert done.returncode == 1 and b"architecture 'unheard-of'" in done.stderr.splitlines()[-1], done.stderr
 
 
+def test_names_in_files_do_not_control_the_terminal(millrace, tmp_path):
+    gguf = pytest.importorskip("gguf")
+    numpy = pytest.importorskip("numpy")
+    writer = gguf.GGUFWriter(tmp_path / "m.gguf", "\x1b[7mx")
+    writer.add_tensor("a\x1b]0;title\x07\r\n", numpy.zeros((2, 2), numpy.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    path = tmp_path / "m.gguf"
+    path.write_bytes(path.read_bytes().replace(b"\x1b[7mx", b"\x1b[7m\xff"))
+    for verb in (["inspect", "--tensors", path], ["run", "hi", "-m", path]):
+        done = millrace.run(*verb)
+        said = (done.stdout + done.stderr).decode()  # valid UTF-8
+        assert not any(ord(c) < 32 and c != "\n" or 127 <= ord(c) < 160 for c in said), said
+        assert "[7m\ufffd" in said
+
+
+def test_files_without_an_end_are_refused(millrace, tiny):
+    assert "more than" in millrace.fails("run", "-m", tiny, "--raw", "-f", "/dev/zero", code=2)
+    assert "there is no folder" in millrace.fails("run", "-m", tiny, "--raw", "hi", "--session", "/nonexistent/folder/s")
+    assert not os.path.exists("/nonexistent")
+
+
 def test_a_forced_kernel_that_runs_nothing_is_said(millrace, tiny):
     warned = set()
     for kernel in millrace.json("doctor")["kernels"]["linear"]:
@@ -163,9 +181,11 @@ def test_the_end_behind_head_is_quiet(millrace, tiny, many):
 
 
 def test_a_full_disk_is_said(millrace, tiny):
-    with open("/dev/full", "wb") as full:
-        done = subprocess.run([BUILD / "millrace", "tokenize", "-m", tiny, "abc"], stdout=full, stderr=subprocess.PIPE, env=millrace.env)
-    assert done.returncode == 1 and done.stderr == b"millrace: cannot write to stdout: No space left on device\n"
+    for verb in (["tokenize", "abc"], ["explain"]):  # an answer that fits into a buffer, and one that does not
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([BUILD / "millrace", *verb, "-m", tiny], stdout=full, stderr=subprocess.PIPE, env=millrace.env)
+        assert done.returncode == 1
+        assert done.stderr.splitlines()[-1] == b"millrace: cannot write to stdout: No space left on device"
 
 
 def test_failures_are_one_line_and_code_1(millrace, tmp_path, tiny):
