@@ -27,21 +27,6 @@ HttpReply http_refusal(int status, const std::string& what) {
   return reply;
 }
 
-// The body's "model", or "name" in Ollama's older requests; for requests without a body the query's model=NAME.
-std::string asked_model(Call& call) {
-  if (call.request().method != "POST") {
-    const std::string_view query = call.request().query;
-    return query.starts_with("model=") ? percent_decode(query.substr(6, query.find('&') - 6)) : "";
-  }
-  const Json& body = call.body();
-  for (const char* field : {"model", "name"}) {
-    if (const auto found = body.find(field); body.is_object() && found != body.end() && found->is_string()) {
-      return found->get<std::string>();
-    }
-  }
-  return "";
-}
-
 }  // namespace
 
 ApiServer::ApiServer(ApiServerOptions options)
@@ -229,7 +214,7 @@ void ApiServer::run_with(const Route& route, const std::shared_ptr<Call>& call, 
   bool too_long = false;  // for the small model of a cascade
   guarded(*call, [&] {
     if (route.chooses_model() && model.has_adapters()) {
-      const std::string name = asked_model(*call);
+      const std::string name = call->asked_model();
       call->adapter = model.find_adapter(call->protocol == Protocol::Ollama ? without_latest(name) : name);
     }
     try {
@@ -270,7 +255,7 @@ bool ApiServer::names_cascade(const Call& call, const std::string& name) const {
 
 void ApiServer::choose_model(const Route& route, const std::shared_ptr<Call>& call) {
   guarded(*call, [&] {
-    const std::string name = asked_model(*call);
+    const std::string name = call->asked_model();
     if (name.empty() && route.model == Route::Model::Required)
       fail_field("model", "missing", "this server has several models: 'model' must say which one is meant");
     std::optional<size_t> model = find_model(*call, name);

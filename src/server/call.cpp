@@ -60,6 +60,20 @@ void Call::reply(HttpReply reply) {
   ended(status);
 }
 
+std::string Call::asked_model() {
+  if (request().method != "POST") {
+    const std::string_view query = request().query;
+    return query.starts_with("model=") ? percent_decode(query.substr(6, query.find('&') - 6)) : "";
+  }
+  const Json& json = body();
+  for (const char* field : {"model", "name"}) {
+    if (const auto found = json.find(field); json.is_object() && found != json.end() && found->is_string()) {
+      return found->get<std::string>();
+    }
+  }
+  return "";
+}
+
 void Call::fail(const ApiProblem& problem) {
   if (answered_) return;
   log_.problem(*this, problem);

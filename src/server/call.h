@@ -78,6 +78,9 @@ class Call {
 
   const Json& body();  // parsed once; throws ApiError if it is not JSON
   void forget_body() { body_.reset(); }
+  // The body's "model", or "name" in Ollama's older requests; for requests without a body the query's model=NAME.
+  // Empty: none.
+  std::string asked_model();
 
   void reply(const Json& json);
   void reply(HttpReply reply);

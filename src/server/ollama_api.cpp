@@ -34,10 +34,11 @@ class OllamaSink final : public AnswerSink {
     call_->flush();
   }
 
+  // The last line of a stream has totals only: some clients take no text from it.
   void on_end() override {
-    Json last = take(true);
-    if (!stream_) return call_->reply(last);
-    call_->event(last);
+    if (!stream_) return call_->reply(take(true));
+    if (anything()) call_->event(take(false));
+    call_->event(take(true));
     call_->end_events();
   }
 

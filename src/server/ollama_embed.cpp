@@ -43,7 +43,10 @@ void embed(const std::shared_ptr<Call>& call, ApiContext& context, const OllamaE
   check_ollama_name(model, r.model);
   check_embeddings(model, r.dimensions);
   const std::string name = r.model.empty() ? model.id() : r.model;
-  const Json texts = r.input.is_array() ? r.input : Json::array({r.input});
+  // Clients load a model with an empty input.
+  const bool is_empty = r.input.is_null() || (r.input.is_string() && r.input.get_ref<const std::string&>().empty());
+  const Json texts = r.input.is_array() ? r.input : is_empty ? Json::array() : Json::array({r.input});
+  if (texts.empty() && older) return call->reply(Json{{"embedding", Json::array()}});
   if (texts.empty()) return call->reply(Json{{"model", name}, {"embeddings", Json::array()}});
   std::vector<Request> requests;
   for (const Json& text : texts) {

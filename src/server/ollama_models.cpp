@@ -181,7 +181,7 @@ void answer_ollama_show(const std::shared_ptr<Call>& call, ApiContext& context) 
   const OllamaNameRequest r = ollama_show_fields().read(call->body());
   const ServedModel& model = context.model;
   model.require_ready();
-  check_ollama_name(model, r.model);
+  if (call->cascade == nullptr) check_ollama_name(model, r.model);  // of a cascade: the small model
   const Size size = size_of(model.runner().source());
   call->reply(Json{{"modelfile", "FROM " + model.id()},
                    {"parameters", ""},

@@ -306,6 +306,7 @@ const std::vector<Route>& routes() {
        .path = "/api/show",
        .summary = "A model's details, in Ollama's form",
        .endpoint = answer_ollama_show,
+       .cascades = true,
        .request = ollama_show_fields().schema(),
        .answer = free_object()},
       {.method = "POST",

@@ -1,11 +1,10 @@
 #include "server/session_turn.h"
 
+#include "server/requests/sampling_request.h"
 #include "server/served_model.h"
 
 namespace millrace {
 namespace {
-
-constexpr size_t kLongestId = 128;
 
 // A header for all protocols; a field where the protocol has room for one.
 std::string asked_session(Call& call) {
@@ -15,7 +14,10 @@ std::string asked_session(Call& call) {
     const auto field = body.is_object() ? body.find("session_id") : body.end();
     if (field != body.end() && field->is_string()) id = field->get<std::string>();
   }
-  return id.substr(0, kLongestId);
+  // The field was checked with the body.
+  if (id.size() > kLongestSessionId && !call.request().header("x-session-id").empty())
+    fail_field("X-Session-Id", "invalid_value", "X-Session-Id must be of at most {} bytes", kLongestSessionId);
+  return id;
 }
 
 }  // namespace

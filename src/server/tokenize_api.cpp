@@ -49,6 +49,7 @@ void answer_detokenize(const std::shared_ptr<Call>& call, ApiContext& context) {
 void answer_tokenizer_info(const std::shared_ptr<Call>& call, ApiContext& context) {
   const ServedModel& model = context.model;
   model.require_ready();
+  model.check_name(call->asked_model());
   const Tokenizer& tokenizer = *model.text().tokenizer;
   const auto text = [&](std::optional<int32_t> token) {
     return token ? Json(std::string(tokenizer.token_text(*token))) : Json();

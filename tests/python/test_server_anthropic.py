@@ -47,6 +47,26 @@ def test_stream(client):
     assert types.count("content_block_start") == types.count("content_block_stop") == 1
 
 
+def test_a_tool_runner_goes_on_without_a_thread(client, server):
+    # It asks for a conversation that the server keeps; the error makes it send the whole conversation instead.
+    @anthropic.beta_tool
+    def wait(s: int) -> str:
+        """Waits.
+
+        Args:
+            s: seconds
+        """
+        return "done"
+
+    runner = client.beta.messages.tool_runner(model="tiny", max_tokens=12, tools=[wait], messages=ASK["messages"])
+    assert runner.until_done().usage.output_tokens == 12
+    ask = {"max_tokens": 4, "messages": ASK["messages"]}
+    status, _, refused = server.post("/v1/messages", {**ask, "thread": {"type": "create"}})
+    assert status == 400 and refused["error"]["details"] == {"error_code": "thread_unsupported_request"}
+    nothing = dict.fromkeys(["thread", "fallbacks", "fallback_credit_token", "compaction", "billing_policy"])
+    assert server.post("/v1/messages", {**ask, **nothing})[0] == 200
+
+
 def test_stop_sequence(client):
     text = client.messages.create(**ASK).content[0].text
     made = client.messages.create(**ASK, stop_sequences=["no such text", text[5:7]])

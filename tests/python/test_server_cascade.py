@@ -168,6 +168,11 @@ def test_models_and_metrics(extreme):
     assert f'answered_by="{extreme.member}"' in extreme.get("/metrics")[2].decode()
 
 
+def test_ollama_shows_what_it_lists(extreme):
+    for model in extreme.get("/api/tags")[2]["models"]:
+        assert extreme.post("/api/show", {"model": model["name"]})[0] == 200
+
+
 def test_what_makes_no_answer_names_a_member(extreme):
     for path, body in (("/v1/embeddings", {"input": "a"}), ("/tokenize", {"prompt": "a"}),
                        ("/v1/search", {"prompt": "a", "budget_tokens": 10}),

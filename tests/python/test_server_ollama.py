@@ -44,6 +44,22 @@ def test_generate(client, server):
     assert client.generate(model="tiny").done_reason == "load"
 
 
+def test_the_last_line_of_a_stream_has_no_text(server):
+    for path, ask in (("/api/generate", {"prompt": "Say hello."}), ("/api/chat", {"messages": MESSAGES})):
+        lines = [json.loads(line) for line in server.post(path, {**ask, "options": OPTIONS})[2].splitlines()]
+        text = [line.get("response", line.get("message", {}).get("content")) for line in lines]
+        assert text[-1] == "" and lines[-1]["done"] and not any(line["done"] for line in lines[:-1])
+        assert "".join(text) == server.post(path, {**ask, "options": OPTIONS, "stream": False})[2].get(
+            "response", "") or path == "/api/chat"
+
+
+def test_an_empty_input_has_no_embedding(client, server):
+    for body in ({"input": ""}, {"input": []}, {}):
+        status, _, made = server.post("/api/embed", {"model": "tiny", **body})
+        assert status == 200 and made["embeddings"] == []
+    assert server.post("/api/embeddings", {"model": "tiny", "prompt": ""})[2] == {"embedding": []}
+
+
 def test_format(client):
     made = client.chat(model="tiny", messages=MESSAGES, format=POINT, options={"num_predict": 100, "temperature": 1, "seed": 3})
     assert 0 <= json.loads(made.message.content)["s"] <= 9

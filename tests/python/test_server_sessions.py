@@ -45,6 +45,14 @@ def wanted(tiny_chat):
         return first["choices"][0]["message"]["tool_calls"][0]["function"], go_on(alone, messages)["choices"][0]["message"]["content"]
 
 
+def test_names_of_sessions_are_not_cut(server):
+    body = {"messages": [QUESTION], "max_tokens": 1}
+    for name, headers, more in (("session_id", {}, {"session_id": "a" * 129}), ("X-Session-Id", {"X-Session-Id": "a" * 129}, {})):
+        status, _, refused = server.post(CHAT, {**body, **more}, headers=headers)
+        assert status == 400 and refused["error"]["param"] == name
+    assert server.post(CHAT, {**body, "session_id": "a" * 128})[0] == 200
+
+
 def test_a_parked_session_goes_on_from_memory(tiny_chat, wanted):
     with Server(tiny_chat, *SMALL) as server:
         first, messages = call_a_tool(server)

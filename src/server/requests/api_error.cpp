@@ -70,8 +70,9 @@ ApiProblem to_problem(const Error& error) {
 std::string error_body(const ApiProblem& problem, Protocol protocol) {
   if (protocol == Protocol::Ollama) return to_text({{"error", problem.message}});
   if (protocol == Protocol::Anthropic) {
-    return to_text({{"type", "error"},
-                    {"error", {{"type", anthropic_type(problem.status)}, {"message", anthropic_message(problem)}}}});
+    Json error{{"type", anthropic_type(problem.status)}, {"message", anthropic_message(problem)}};
+    if (!problem.anthropic_code.empty()) error["details"] = {{"error_code", problem.anthropic_code}};
+    return to_text({{"type", "error"}, {"error", std::move(error)}});
   }
   return to_text({{"error",
                    {{"message", problem.message},

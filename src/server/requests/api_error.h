@@ -20,6 +20,7 @@ struct ApiProblem {
   std::string message;
   std::string param;  // the invalid field; empty: none
   std::string code;   // machine-readable; empty: none
+  std::string anthropic_code = {};  // details.error_code of Anthropic's errors; empty: none
 };
 
 class ApiError : public std::runtime_error {

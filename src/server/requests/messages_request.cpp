@@ -94,6 +94,12 @@ Schema context_management_schema() {
   return Schema::object({{"edits", maybe(Schema::array(thinking))}}).about("only edits of earlier reasoning");
 }
 
+// Tool runners of the SDK ask for a conversation that the server keeps, and send it whole after this error.
+void refuse_thread(MessagesRequest&, const Json&) {
+  throw ApiError({400, "'thread' is not supported: send the whole conversation", "thread", "unsupported_value",
+                  "thread_unsupported_request"});
+}
+
 std::vector<Field<MessagesRequest>> conversation_fields() {
   using R = MessagesRequest;
   return {required_field<R>("messages", anthropic_messages(), &R::messages),
@@ -103,6 +109,7 @@ std::vector<Field<MessagesRequest>> conversation_fields() {
           field<R>("tool_choice", anthropic_choice(), &R::tool_choice),
           field<R>("thinking", thinking_schema(), &R::thinking),
           field<R>("output_config", output_config_schema(), &R::output_config),
+          {"thread", free_object().about("refused"), refuse_thread},
           ignored_field<R>("context_management", context_management_schema()),
           ignored_field<R>("mcp_servers", Schema::array(Schema::any(), 0, 0)),
           ignored_field<R>("speed", Schema::word({"standard"})),
@@ -213,6 +220,14 @@ void choose_thinking(const MessagesRequest& r, ChatRequest& chat) {
 
 }  // namespace
 
+namespace {
+
+Field<MessagesRequest> not_supported(const char* name) {
+  return ignored_field<MessagesRequest>(name, Schema::null().about("not supported"));
+}
+
+}  // namespace
+
 const Fields<MessagesRequest>& messages_fields() {
   using R = MessagesRequest;
   static const Fields<R> fields{
@@ -229,8 +244,12 @@ const Fields<MessagesRequest>& messages_fields() {
         }},
        ignored_field<R>("service_tier", Schema::string()),
        ignored_field<R>("inference_geo", Schema::string()),
-       ignored_field<R>("container", Schema::null().about("not supported")),
-       ignored_field<R>("diagnostics", Schema::null().about("not supported"))}};
+       not_supported("billing_policy"),
+       not_supported("compaction"),
+       not_supported("container"),
+       not_supported("diagnostics"),
+       not_supported("fallback_credit_token"),
+       not_supported("fallbacks")}};
   return fields;
 }
 

@@ -151,7 +151,7 @@ const Fields<OllamaEmbedRequest>& ollama_embed_fields() {
   using R = OllamaEmbedRequest;
   const auto texts = Schema::any_of({Schema::string(), Schema::array(Schema::string(), 0, 2048)});
   static const Fields<R> fields{
-      {required_field<R>("input", texts.example("A text"), &R::input), field<R>("model", Schema::string(), &R::model),
+      {field<R>("input", texts.example("A text"), &R::input), field<R>("model", Schema::string(), &R::model),
        field<R>("dimensions", Schema::integer(1, 1 << 20).about("an embedding model's vectors are cut to this length"),
                 &R::dimensions),
        field<R>("truncate", Schema::boolean().unless_given(true).about("cut a text that is too long; false: refuse it"),
@@ -162,7 +162,7 @@ const Fields<OllamaEmbedRequest>& ollama_embed_fields() {
 
 const Fields<OllamaEmbedRequest>& ollama_embeddings_fields() {
   using R = OllamaEmbedRequest;
-  static const Fields<R> fields{{required_field<R>("prompt", Schema::string().example("A text"), &R::input),
+  static const Fields<R> fields{{field<R>("prompt", Schema::string().example("A text"), &R::input),
                                  field<R>("model", Schema::string(), &R::model),
                                  ignored_field<R>("options", free_object()),
                                  ignored_field<R>("keep_alive", Schema::any())}};

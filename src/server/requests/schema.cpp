@@ -48,6 +48,12 @@ bool is_integer(const Json& value) {
          std::abs(value.get<double>()) < 0x1p53;
 }
 
+// An integer beyond 64 bits, as the parser gives it.
+bool is_huge_integer(const Json& value) {
+  constexpr double kFirst = 9223372036854775808.0;  // 2^63
+  return value.is_number_float() && std::abs(value.get<double>()) >= kFirst;
+}
+
 bool is_of(Type type, const Json& value) {
   switch (type) {
     case Type::Null:
@@ -160,6 +166,11 @@ void Schema::refuse_unsupported(const std::string& path) const {
 void Schema::check(const Json& value, const std::string& path) const {
   if (node_->type == Type::AnyOf) return check_forms(value, path);
   if (node_->type == Type::Null && !value.is_null()) refuse_unsupported(path);
+  if (node_->type == Type::Integer && is_huge_integer(value)) {
+    const bool above = value.get<double>() > 0;
+    fail_field(path, above ? "integer_above_max_value" : "integer_below_min_value", "{} must be {} {}", where(path),
+               above ? "at most" : "at least", above ? node_->most_integer : node_->least_integer);
+  }
   if (!is_of(node_->type, value)) {
     fail_field(path, "invalid_type", "{} must be of type {}, but is of type {}", where(path), type_name(node_->type),
                value.type_name());
