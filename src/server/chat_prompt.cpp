@@ -223,6 +223,12 @@ int32_t answer_room(size_t prompt_tokens, std::optional<int> asked, int32_t cont
   return static_cast<int32_t>(asked.value_or(0));
 }
 
+void check_min_tokens(const Request& request) {
+  if (request.max_tokens == 0 || request.min_tokens <= request.max_tokens) return;
+  fail_field("min_tokens", "invalid_value", "'min_tokens' must be at most the tokens of the answer, {}",
+             request.max_tokens);
+}
+
 ChatPrompt make_chat_prompt(const ChatRequest& r, const ServedModel& model) {
   if (model.runner().model().pools())
     fail_field("model", "unsupported_value", "this model makes embeddings or scores texts; it cannot chat");
@@ -289,6 +295,7 @@ Request make_chat_engine_request(const ChatRequest& r, const ChatPrompt& prompt,
                   model.context(), "messages");
   request.end_tokens = end_tokens(r, model.text().end_tokens, model.vocab());
   request.min_tokens = r.min_tokens;
+  check_min_tokens(request);
   request.choices = r.n;
   request.priority = r.priority;
   for (int i = 0; i < r.n; ++i) {

@@ -35,5 +35,6 @@ Request make_chat_engine_request(const ChatRequest& request, const ChatPrompt& p
 
 // The limit on generated tokens; 0: as many as fit. Throws context_length_exceeded if prompt and answer do not fit.
 int32_t answer_room(size_t prompt_tokens, std::optional<int> asked, int32_t context, const char* param);
+void check_min_tokens(const Request& request);  // throws ApiError: at most max_tokens
 
 }  // namespace millrace

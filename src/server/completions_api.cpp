@@ -182,6 +182,7 @@ Request engine_request(const CompletionsRequest& r, const Prompt& prompt, int ma
     request.prompt_logprobs = std::max(request.prompt_logprobs, 0);
   } else {
     request.max_tokens = answer_room(prompt.tokens.size(), r.max_tokens.value_or(16), model.context(), "prompt");
+    check_min_tokens(request);
   }
   const auto grammar = answer_grammar(r.response_format, r.structured_outputs);
   if (grammar) check_end_beside_form(r);

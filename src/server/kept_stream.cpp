@@ -163,13 +163,28 @@ void KeptStream::detach(const Call* reader) {
   attended_ = limits_.now();
 }
 
+namespace {
+
+Json response_of(const Json& event) {
+  return event.is_object() && event.contains("response") ? event["response"] : Json::object();
+}
+
+}  // namespace
+
+Json KeptStream::begun() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (Json response = response_of(event_json(first_)); !response.empty()) return response;
+  }
+  return response();
+}
+
 Json KeptStream::response() {
   const std::lock_guard lock(mutex_);
   attended_ = limits_.now();
   Json last = event_json(last_);
-  if (state_ == State::Ended && last.is_object() && last.contains("response")) return last["response"];
-  Json begun = event_json(first_);
-  Json response = begun.is_object() && begun.contains("response") ? begun["response"] : Json::object();
+  if (Json ended = response_of(last); state_ == State::Ended && !ended.empty()) return ended;
+  Json response = response_of(event_json(first_));
   if (state_ == State::Cancelled) response["status"] = "cancelled";
   if (state_ != State::Ended) return response;
   response["status"] = "failed";

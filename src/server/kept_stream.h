@@ -44,6 +44,7 @@ class KeptStream final : public HttpConnection, public std::enable_shared_from_t
 
   // The clients' side. Sends all events from number `first` on, also those to come. Throws ApiError if they are gone.
   void attach(const std::shared_ptr<Call>& reader, size_t first);
+  Json begun();     // the response as its first event has it
   Json response();  // as of now
   void cancel();
 

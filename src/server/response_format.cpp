@@ -76,8 +76,9 @@ std::optional<GrammarSpec> answer_grammar(const Json& response_format, const Jso
   for (const auto& [name, value] : structured_outputs.items()) {
     if (value.is_null() || value == false) continue;
     if (grammar) {
-      fail_field("structured_outputs", "invalid_value",
-                 "'structured_outputs' and 'response_format' ask for one form only");
+      fail_field("structured_outputs", "invalid_value", "{}",
+                 response_format.is_object() ? "'structured_outputs' and 'response_format' ask for one form only"
+                                             : "'structured_outputs' asks for more than one form");
     }
     grammar = from_outputs(name, value);
   }

@@ -296,7 +296,7 @@ void answer_responses(const std::shared_ptr<Call>& call, ApiContext& context) {
   }
   context.kept.keep(id, kept);
   call->model_lease.reset();  // the inner call has one, and a cascade may give that up
-  if (!r.stream) return call->reply(kept->response());
+  if (!r.stream) return call->reply(kept->begun());
   kept->attach(call, 0);
 }
 

@@ -109,9 +109,10 @@ def test_what_cannot_be_enforced_is_refused(server, form):
 
 
 def test_two_forms_are_refused(server):
-    status, _, _ = server.post("/v1/chat/completions", {
-        "messages": CHAT, "response_format": {"type": "json_object"}, "structured_outputs": {"regex": "a"}})
-    assert status == 400
+    two = {"regex": "a", "choice": ["a"]}
+    for form, outputs, named in (({"type": "json_object"}, {"regex": "a"}, True), (None, two, False)):
+        status, _, refused = server.post("/v1/chat/completions", {"messages": CHAT, "response_format": form, "structured_outputs": outputs})
+        assert status == 400 and ("response_format" in refused["error"]["message"]) == named
 
 
 def check_call(call):

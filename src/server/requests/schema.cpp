@@ -61,7 +61,7 @@ bool is_of(Type type, const Json& value) {
     case Type::Boolean:
       return value.is_boolean();
     case Type::Integer:
-      return is_integer(value);
+      return is_integer(value) || is_huge_integer(value);
     case Type::Number:
       return value.is_number();
     case Type::String:
@@ -166,11 +166,6 @@ void Schema::refuse_unsupported(const std::string& path) const {
 void Schema::check(const Json& value, const std::string& path) const {
   if (node_->type == Type::AnyOf) return check_forms(value, path);
   if (node_->type == Type::Null && !value.is_null()) refuse_unsupported(path);
-  if (node_->type == Type::Integer && is_huge_integer(value)) {
-    const bool above = value.get<double>() > 0;
-    fail_field(path, above ? "integer_above_max_value" : "integer_below_min_value", "{} must be {} {}", where(path),
-               above ? "at most" : "at least", above ? node_->most_integer : node_->least_integer);
-  }
   if (!is_of(node_->type, value)) {
     fail_field(path, "invalid_type", "{} must be of type {}, but is of type {}", where(path), type_name(node_->type),
                value.type_name());
@@ -202,11 +197,12 @@ void Schema::check_bounds(const Json& value, const std::string& path) const {
     fail_field(path, code, "{} must be {}", where(path), rule);
   };
   if (n.type == Type::Integer) {
-    const bool beyond = value.is_number_unsigned() && value.get<uint64_t>() > uint64_t(INT64_MAX);
-    if (beyond || value.get<int64_t>() > n.most_integer) {
+    const double rough = value.get<double>();  // the value may lie beyond 64 bits
+    constexpr double kBeyond = 9223372036854775808.0;
+    if (rough >= kBeyond || (rough >= -kBeyond && value.get<int64_t>() > n.most_integer)) {
       refuse("integer_above_max_value", fmt::format("at most {}", n.most_integer));
     }
-    if (value.get<int64_t>() < n.least_integer) {
+    if (rough < -kBeyond || value.get<int64_t>() < n.least_integer) {
       refuse("integer_below_min_value", fmt::format("at least {}", n.least_integer));
     }
   } else if (n.type == Type::Number) {
