@@ -16,7 +16,9 @@ std::string operation_id(const Route& route) {
 }
 
 Schema anthropic_error_schema() {
-  const auto error = Schema::object({{"type", Schema::string(), true}, {"message", Schema::string(), true}});
+  const auto details = Schema::object({{"error_code", Schema::string(), true}});
+  const auto error = Schema::object(
+      {{"type", Schema::string(), true}, {"message", Schema::string(), true}, {"details", details}});
   return Schema::object({{"type", Schema::word({"error"}), true}, {"error", error, true}});
 }
 

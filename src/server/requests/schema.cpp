@@ -197,12 +197,13 @@ void Schema::check_bounds(const Json& value, const std::string& path) const {
     fail_field(path, code, "{} must be {}", where(path), rule);
   };
   if (n.type == Type::Integer) {
-    const double rough = value.get<double>();  // the value may lie beyond 64 bits
-    constexpr double kBeyond = 9223372036854775808.0;
-    if (rough >= kBeyond || (rough >= -kBeyond && value.get<int64_t>() > n.most_integer)) {
+    const bool huge = is_huge_integer(value);
+    const bool beyond = huge ? value.get<double>() > 0
+                             : value.is_number_unsigned() && value.get<uint64_t>() > uint64_t(INT64_MAX);
+    if (beyond || (!huge && value.get<int64_t>() > n.most_integer)) {
       refuse("integer_above_max_value", fmt::format("at most {}", n.most_integer));
     }
-    if (rough < -kBeyond || value.get<int64_t>() < n.least_integer) {
+    if (huge || value.get<int64_t>() < n.least_integer) {
       refuse("integer_below_min_value", fmt::format("at least {}", n.least_integer));
     }
   } else if (n.type == Type::Number) {
