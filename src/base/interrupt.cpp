@@ -1,5 +1,6 @@
 #include "base/interrupt.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -10,6 +11,7 @@ namespace millrace {
 namespace {
 
 volatile std::sig_atomic_t g_interrupted = 0;
+int g_pipe[2] = {-1, -1};  // what is read, what the handler writes
 
 extern "C" void on_interrupt(int signal) {
   if (g_interrupted != 0) {
@@ -17,6 +19,7 @@ extern "C" void on_interrupt(int signal) {
     std::raise(signal);
   }
   g_interrupted = signal;
+  [[maybe_unused]] const auto written = ::write(g_pipe[1], "", 1);
 }
 
 // SIGBUS: a mapped file was truncated while in use. Its pages cannot be recovered, so the process ends.
@@ -29,6 +32,7 @@ extern "C" void on_lost_file(int) {
 }  // namespace
 
 void catch_interrupts() {
+  if (::pipe2(g_pipe, O_CLOEXEC | O_NONBLOCK) != 0) fail_errno("cannot make a pipe");
   struct sigaction action {};
   action.sa_handler = on_interrupt;
   sigaction(SIGINT, &action, nullptr);
@@ -39,9 +43,12 @@ void catch_interrupts() {
 }
 
 bool interrupted() { return g_interrupted != 0; }
+int interrupt_descriptor() { return g_pipe[0]; }
 
 bool clear_interrupt() {
   if (g_interrupted == SIGTERM) return false;
+  for (char told = 0; ::read(g_pipe[0], &told, 1) > 0;) {
+  }
   g_interrupted = 0;
   return true;
 }

@@ -2,9 +2,12 @@
 
 #include <histedit.h>
 #include <langinfo.h>
+#include <poll.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <clocale>
+#include <cwchar>
 #include <iostream>
 #include <string_view>
 
@@ -20,6 +23,27 @@ namespace {
 void use_utf8() {
   std::setlocale(LC_CTYPE, "");
   if (std::string_view(::nl_langinfo(CODESET)) != "UTF-8") std::setlocale(LC_CTYPE, "C.UTF-8");
+}
+
+// The next character, 0 at the end of the input, -1 for an interrupt.
+int read_character(EditLine*, wchar_t* to) {
+  std::mbstate_t state{};
+  while (true) {
+    pollfd sources[] = {{STDIN_FILENO, POLLIN, 0}, {interrupt_descriptor(), POLLIN, 0}};
+    if (::poll(sources, 2, -1) < 0 && errno != EINTR) return -1;
+    if (interrupted()) {
+      errno = EINTR;
+      return -1;
+    }
+    if (sources[0].revents == 0) continue;
+    char byte = 0;
+    const ssize_t count = ::read(STDIN_FILENO, &byte, 1);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return static_cast<int>(count);
+    const size_t used = std::mbrtowc(to, &byte, 1, &state);
+    if (used <= 1) return 1;
+    if (used == static_cast<size_t>(-1)) state = {};  // no UTF-8: dropped
+  }
 }
 
 // Terminals put pasted text between these, if asked to.
@@ -53,6 +77,7 @@ struct LineEditor::Edit {
     ::history(history, &event, H_SETUNIQUE, 1);
     el_set(line, EL_EDITOR, "emacs");
     el_set(line, EL_SIGNAL, 0);
+    el_set(line, EL_GETCFN, read_character);
     el_set(line, EL_HIST, ::history, history);
     el_set(line, EL_CLIENTDATA, this);
     el_set(
