@@ -5,8 +5,8 @@ namespace millrace {
 
 void catch_interrupts();  // for programs; also reports a mapped file that was truncated (SIGBUS)
 bool interrupted();
-// Can be read from after an interrupt, until clear_interrupt(). A poll of it and of the input misses no interrupt; one that
-// comes just before a read would not end it.
+// Can be read from after an interrupt, until clear_interrupt(). A poll of it and of the input misses no interrupt; one
+// that comes just before a read would not end it.
 int interrupt_descriptor();
 bool clear_interrupt();       // chat: Ctrl-C stops an answer, not the conversation. False after SIGTERM
 void throw_if_interrupted();  // throws Cancelled

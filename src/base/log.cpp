@@ -13,8 +13,8 @@ class JsonLines final : public spdlog::formatter {
  public:
   void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& to) override {
     const auto level = spdlog::level::to_string_view(message.level);
-    std::string line = fmt::format(R"({{"time":"{}","level":"{}","event":"message","message":)",
-                                   log_time(message.time), std::string_view(level.data(), level.size()));
+    std::string line = fmt::format(R"({{"time":"{}","level":"{}","event":"message","message":)", log_time(message.time),
+                                   std::string_view(level.data(), level.size()));
     append_json_string({message.payload.data(), message.payload.size()}, line);
     line += "}\n";
     to.append(line.data(), line.data() + line.size());

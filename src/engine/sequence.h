@@ -92,7 +92,7 @@ class Sequence {
   struct Fresh {
     int32_t row = kNone;  // the first one in the step
     int32_t position = 0, rows = 0;
-    bool decoded = false;  // a token and its drafts
+    bool decoded = false;                 // a token and its drafts
     static constexpr int32_t kNone = -1;  // their hidden states are lost
 
     void skip_to(int32_t end) {

@@ -17,8 +17,8 @@ std::string operation_id(const Route& route) {
 
 Schema anthropic_error_schema() {
   const auto details = Schema::object({{"error_code", Schema::string(), true}});
-  const auto error = Schema::object(
-      {{"type", Schema::string(), true}, {"message", Schema::string(), true}, {"details", details}});
+  const auto error =
+      Schema::object({{"type", Schema::string(), true}, {"message", Schema::string(), true}, {"details", details}});
   return Schema::object({{"type", Schema::word({"error"}), true}, {"error", error, true}});
 }
 

@@ -71,9 +71,9 @@ inline std::vector<ActivationOp::Problem> activation_cases() {
 
 inline std::vector<ElementwiseOp::Problem> elementwise_cases() {
   std::vector<ElementwiseOp::Problem> cases;
-  for (Elementwise kind :
-       {Elementwise::Add, Elementwise::Multiply, Elementwise::Scale, Elementwise::Softcap, Elementwise::Gather, Elementwise::ScaleByPosition,
-        Elementwise::Clamp, Elementwise::ScaleRowsBySigmoid, Elementwise::ScaleBySigmoid}) {
+  for (Elementwise kind : {Elementwise::Add, Elementwise::Multiply, Elementwise::Scale, Elementwise::Softcap,
+                           Elementwise::Gather, Elementwise::ScaleByPosition, Elementwise::Clamp,
+                           Elementwise::ScaleRowsBySigmoid, Elementwise::ScaleBySigmoid}) {
     cases.push_back({kind, 1, 576});
     cases.push_back({kind, 333, 577});
     cases.push_back({kind, 4, 3});

@@ -18,8 +18,8 @@ enum class Protocol : uint8_t { OpenAi, Anthropic, Ollama };
 struct ApiProblem {
   int status = 400;
   std::string message;
-  std::string param;  // the invalid field; empty: none
-  std::string code;   // machine-readable; empty: none
+  std::string param;                // the invalid field; empty: none
+  std::string code;                 // machine-readable; empty: none
   std::string anthropic_code = {};  // details.error_code of Anthropic's errors; empty: none
 };
 

@@ -82,8 +82,9 @@ std::vector<Field<R>> harmless_fields() {
       ignored_field<R>("metadata", Schema::map(Schema::string())),
       ignored_field<R>("service_tier", Schema::string()),
       // server/session_turn reads it.
-      ignored_field<R>("session_id",
-                       Schema::string(0, kLongestSessionId).about("the session of a client that runs tools; found without it")),
+      ignored_field<R>(
+          "session_id",
+          Schema::string(0, kLongestSessionId).about("the session of a client that runs tools; found without it")),
       ignored_field<R>("safety_identifier", Schema::string()),
       ignored_field<R>("prompt_cache_key", Schema::string().about("prefixes are shared without it")),
       ignored_field<R>("prompt_cache_retention", Schema::string()),

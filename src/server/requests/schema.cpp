@@ -198,8 +198,8 @@ void Schema::check_bounds(const Json& value, const std::string& path) const {
   };
   if (n.type == Type::Integer) {
     const bool huge = is_huge_integer(value);
-    const bool beyond = huge ? value.get<double>() > 0
-                             : value.is_number_unsigned() && value.get<uint64_t>() > uint64_t(INT64_MAX);
+    const bool beyond =
+        huge ? value.get<double>() > 0 : value.is_number_unsigned() && value.get<uint64_t>() > uint64_t(INT64_MAX);
     if (beyond || (!huge && value.get<int64_t>() > n.most_integer)) {
       refuse("integer_above_max_value", fmt::format("at most {}", n.most_integer));
     }
