@@ -34,6 +34,7 @@ class Case:
     each: str = ""  # a pair for each expert: its module, with {} for the number; the matrices are target_modules
     changed: list = dataclasses.field(default_factory=list)  # these experts alone
     old: bool = False  # stacked experts as PEFT before 0.19.1 stored them
+    bases: bool = False  # with the base weights of embeddings, as PEFT saves them unless told otherwise
 
 
 PROJECTIONS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
@@ -46,11 +47,15 @@ CASES = [
         "use_rslora": True}, gguf=False),
     Case("llama_tied_ends", "llama_mqa_tied", {
         "r": 8, "lora_alpha": 8, "use_rslora": True, "target_modules": ["embed_tokens", "lm_head", "k_proj"]}, gguf=False),
-    Case("llama_ends", "llama_gqa", {"r": 3, "lora_alpha": 5, "target_modules": ["embed_tokens", "lm_head", "gate_proj"]}),
+    Case("llama_ends", "llama_gqa", {"r": 3, "lora_alpha": 5, "target_modules": ["embed_tokens", "lm_head", "gate_proj"]},
+         bases=True),
     Case("qwen3", "qwen3", {"r": 16, "lora_alpha": 16, "target_modules": "all-linear"}),
     Case("gemma3", "gemma3", {"r": 4, "lora_alpha": 8, "target_modules": ["q_proj", "v_proj", "gate_proj", "embed_tokens"]}),
     Case("qwen3_moe", "qwen3_moe", {"r": 4, "lora_alpha": 8, "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj"]}),
     Case("qwen3_moe_router", "qwen3_moe", {"r": 3, "lora_alpha": 12, "target_modules": ["v_proj"], "target_parameters": ["mlp.gate.weight"]}),
+    Case("qwen3_moe_router_patterns", "qwen3_moe", {
+        "r": 3, "lora_alpha": 12, "target_modules": ["v_proj"], "target_parameters": ["mlp.gate.weight"],
+        "rank_pattern": {"mlp.gate.weight": 2}, "alpha_pattern": {"mlp.gate.weight": 30, "mlp.gate": 2}}, gguf=False),
     Case("qwen3_moe_experts", "qwen3_moe", {"r": 3, "lora_alpha": 6, "target_modules": ["q_proj"], "target_parameters": EXPERTS}),
     Case("qwen2_moe_down", "qwen2_moe", {
         "r": 4, "lora_alpha": 8, "target_modules": ["up_proj", "shared_expert_gate"], "target_parameters": ["mlp.experts.down_proj"]}),
@@ -73,6 +78,7 @@ CASES = [
          gguf=False, each="mlp.experts.{}", changed=[0, 2, 5]),
     Case("phi3", "phi3_sliding_window", {
         "r": 6, "lora_alpha": 6, "target_modules": ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]}),
+    Case("granite_shared", "granitemoeshared", {"r": 3, "lora_alpha": 6, "target_modules": ["shared_mlp.input_linear"]}, gguf=False),
     Case("gpt2", "gpt2", {"r": 4, "lora_alpha": 8, "target_modules": ["c_attn", "c_proj", "c_fc"], "fan_in_fan_out": True}),
     Case("gpt_neox", "gpt_neox", {"r": 4, "lora_alpha": 8, "target_modules": ["query_key_value", "dense_4h_to_h"]},
          gguf=False),
@@ -217,8 +223,7 @@ def make(case, goldens, out):
         written.save_pretrained(folder)
         safetensors.torch.save_file(weights, folder / "adapter_model.safetensors")
     else:
-        # The tests are about names: PEFT would also store the base weights of embeddings.
-        model.save_pretrained(folder, save_embedding_layers=False)
+        model.save_pretrained(folder, save_embedding_layers=case.bases)
     (folder / "README.md").unlink(missing_ok=True)
     config_path = folder / "adapter_config.json"
     config = json.loads(config_path.read_text())

@@ -234,7 +234,7 @@ class LLM:
 
     def _any(self, prompt: Any, sampling: SamplingParams, tools: Optional[Sequence[Any]], fields: Optional[dict], lora: Optional[str]) -> dict:
         if not isinstance(prompt, str) and _is_conversation(prompt):
-            return self._conversation(prompt, sampling, tools, fields)
+            return self._conversation(prompt, sampling, tools, fields, lora)
         if tools or fields:
             raise ValueError("tools and fields belong to a chat: give a list of messages")
         return self._prompt(prompt, sampling, lora)

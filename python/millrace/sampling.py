@@ -40,6 +40,8 @@ class SamplingParams:
 
     def fields(self, chat: bool) -> dict[str, Any]:
         """The fields of an API request."""
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise ValueError("max_tokens must be at least 1; None: until the model ends its answer or the context is full")
         fields = {f.name: value for f in dataclasses.fields(self) if (value := getattr(self, f.name)) is not None}
         form = {"json": _schema(fields.pop("schema", None)), "regex": fields.pop("regex", None),
                 "grammar": fields.pop("grammar", None), "choice": fields.pop("choice", None)}  # fmt: skip

@@ -20,6 +20,10 @@ AdapterFusion::AdapterFusion(const std::filesystem::path& path, const Weights& w
       for (int i = 0; i < layer.weights.parts; ++i) {
         const LoraWeights::Part& own = layer.weights.part[i];
         if (column < own.column || column >= own.column + own.cols) continue;
+        if (part.name.gguf.empty() || part.name.gguf.ends_with('.')) {  // as in Weights::declare()
+          fail(ErrorKind::Unsupported, "{}: changes '{}', which GGUF files store in parts: it cannot be fused",
+               path.string(), part.name.hf);
+        }
         if (uses[part.name.gguf] > 1) {
           fail(ErrorKind::Unsupported,
                "{}: changes only one of the embedding and the output matrix, which are one tensor", path.string());

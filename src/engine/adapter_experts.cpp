@@ -139,7 +139,7 @@ void add_pair(const AdapterPair& pair, const ExpertChange& change, const LoraWei
                 &to.a[size_t((first + e) * to.weights.a_step + part.first * k)]);
     const auto b = factors.b.begin() + e * n * rank;
     Floats columns = transposed(in_order({b, b + n * rank}, rank, change.stored_by), n, rank);
-    for (float& value : columns) value = static_cast<float>(value * pair.scale);
+    scale(columns, pair.scale, pair.module, origin);
     std::copy(columns.begin(), columns.end(), to.b.begin() + (first + e) * to.weights.b_step + part.at);
   }
 }

@@ -41,6 +41,7 @@ class PeftConfig {
       if (const json* value = find(key); value != nullptr && !value->empty())
         refuse(origin_, fmt::format("{} ({:.80})", key, value->dump()));
     }
+    check_beginning();
     if (const json* bias = find("bias"); bias != nullptr && *bias != "none")
       refuse(origin_, fmt::format("bias {:.80}", bias->dump()));
     if (const json* target = find("target_modules"); target != nullptr && !target->is_string() && !target->is_array())
@@ -78,7 +79,27 @@ class PeftConfig {
 
   const std::vector<std::string>& target_parameters() const { return target_parameters_; }
 
+  // PEFT knows a matrix that target_parameters names by the parameter, for its patterns too.
+  std::string known_as(const std::string& module) const {
+    const std::string parameter = module + ".weight";
+    const auto names = [&](const std::string& target) {
+      return parameter == target || parameter.ends_with("." + target);
+    };
+    const bool named = std::any_of(target_parameters_.begin(), target_parameters_.end(), names);
+    return named ? parameter : module;
+  }
+
  private:
+  // Some initial values of A and B are taken out of the model's own weights.
+  void check_beginning() const {
+    const json* value = find("init_lora_weights");
+    if (value == nullptr || value->is_boolean()) return;
+    for (const char* plain : {"gaussian", "orthogonal", "eva"}) {
+      if (*value == plain) return;
+    }
+    refuse(origin_, fmt::format("init_lora_weights {:.80}, which change the model's own weights, too", value->dump()));
+  }
+
   struct Rule {
     Regex matches;
     double value;
@@ -188,18 +209,27 @@ AdapterFile read_peft(const fs::path& folder) {
                           config_path.string());
   const MappedFile& mapped = file.files.emplace_back(weights);
   Pairs pairs;
+  std::vector<std::string> bases;  // matrices of the model that PEFT saves beside an embedding's pair
   for (const TensorInfo& tensor : read_safetensors(mapped.bytes(), weights.string())) {
+    constexpr std::string_view kBase = ".base_layer.weight";
+    if (tensor.name.ends_with(kBase)) {
+      bases.push_back(tensor.name.substr(0, tensor.name.size() - kBase.size()));
+      continue;
+    }
     const bool known =
         take(tensor, ".lora_A.weight", true, false, pairs) || take(tensor, ".lora_B.weight", false, false, pairs) ||
         take(tensor, ".lora_embedding_A", true, true, pairs) || take(tensor, ".lora_embedding_B", false, true, pairs);
     if (!known) refuse(weights.string(), fmt::format("the tensor '{:.200}'", tensor.name));
+  }
+  for (const std::string& base : bases) {
+    if (!pairs.contains(base)) refuse(weights.string(), fmt::format("the base weights of '{:.200}'", base));
   }
   constexpr std::string_view kPrefix = "base_model.model.";
   for (auto& [name, pair] : pairs) {
     check_pair(weights.string(), name, pair);
     const std::string module = name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
     const auto parameter = expert_parameter(module, config.target_parameters());
-    config.settle(parameter.value_or(module), parameter.has_value(), pair);
+    config.settle(parameter ? *parameter : config.known_as(module), parameter.has_value(), pair);
     check_rank(weights.string(), name, pair.rank);
     const ExpertModule named = expert_module(plain_module(parameter.value_or(module)));
     pair.module = named.module;
@@ -255,6 +285,9 @@ std::string plain_module(std::string_view name) {
                                                                  {".shared_expert.", ".shared_experts."}};
   for (const auto& [from, to] : usual) {
     if (const auto at = plain.find(from); at != plain.npos) plain.replace(at, from.size(), to);
+  }
+  for (const std::string_view router : {".mlp.router.layer", ".mlp.router", ".feed_forward.gate", ".mixer.gate"}) {
+    if (plain.ends_with(router)) plain.replace(plain.size() - router.size(), router.size(), ".mlp.gate");
   }
   return plain;
 }

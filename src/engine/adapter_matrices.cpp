@@ -26,6 +26,14 @@ Floats read_matrix(const TensorInfo& tensor, const std::string& origin) {
   return values;
 }
 
+void scale(Floats& matrix, double by, const std::string& module, const std::string& origin) {
+  for (float& value : matrix) {
+    value = static_cast<float>(value * by);
+    if (!std::isfinite(value))
+      fail(ErrorKind::BadFile, "{}: '{}' times its scale {} is not finite", origin, module, by);
+  }
+}
+
 Floats transposed(const Floats& matrix, int64_t rows, int64_t cols) {
   Floats result(matrix.size());
   for (int64_t r = 0; r < rows; ++r) {

@@ -50,14 +50,19 @@ class Packing {
       sites[i].grouped != nullptr ? add_experts(static_cast<int>(i), sites[i])
                                   : add_site(static_cast<int>(i), sites[i]);
     }
-    if (!pairs_.empty()) {
-      fail(ErrorKind::Unsupported, "{}: this model has no linear layer '{}'", file_.origin,
-           pairs_.begin()->first.first);
-    }
+    if (!pairs_.empty()) refuse_layer(pairs_.begin()->first.first);
     return std::move(packed_);
   }
 
  private:
+  [[noreturn]] void refuse_layer(const std::string& module) const {
+    if (module.ends_with(".kv_b_proj") || module.ends_with(".attn_kv_b.weight")) {
+      fail(ErrorKind::Unsupported, "{}: changes '{}', which latent attention takes apart: it takes no adapters",
+           file_.origin, module);
+    }
+    fail(ErrorKind::Unsupported, "{}: this model has no linear layer '{}'", file_.origin, module);
+  }
+
   // The names under which adapters know a part. A tied output matrix is stored under the name of the embedding.
   std::string name_of(const LinearPart& part, bool embedding) const {
     const bool tied = !embedding && part.name.gguf == "token_embd.weight";
@@ -143,7 +148,7 @@ class Packing {
     packed_.rank = std::max(packed_.rank, pair.rank);
 
     Floats expand = in_order(read_matrix(pair.b, file_.origin), part);
-    for (float& value : expand) value = static_cast<float>(value * pair.scale);
+    scale(expand, pair.scale, pair.module, file_.origin);
     const auto add = [&](int64_t begin, int64_t rows, int32_t at, int32_t group) {
       MR_ASSERT(layer.parts < LoraWeights::kMostParts);
       layer.part[layer.parts++] = {at, static_cast<int32_t>(rows), first, rank, std::ssize(b), group};
@@ -174,7 +179,7 @@ class Packing {
       const Weights::PairedHeads& heads = weights_.paired_heads;
       const int64_t count = is(".attn_q.") ? heads.q : is(".attn_k.") ? heads.k : 0;
       const bool to_pairs = file_.convention == WeightSource::Convention::HuggingFace;
-      return count > 0 ? reordered(rows, part.rows, count, to_pairs) : std::move(rows);
+      if (count > 0) return reordered(rows, part.rows, count, to_pairs);
     }
     const int64_t cols = std::ssize(rows) / part.rows;
     const WeightView view{DType::F32, part.rows, cols, reinterpret_cast<const std::byte*>(rows.data())};

@@ -40,14 +40,19 @@ TEST(ConvertLora, FusesAdapters) {
   }
 }
 
-TEST(ConvertLora, RefusesHalfOfATiedMatrix) {
-  const fs::path out = fs::path(testing::TempDir()) / "millrace_fused_tied.gguf";
-  const auto source = open_weights((goldens_folder() / "llama_mqa_tied").string());
-  ThreadPool pool(2);
-  EXPECT_THROW(convert_folder(*source, {out, nullptr, fs::path(MILLRACE_TEST_DATA) / "loras" / "llama_tied_ends"}, pool,
-                              [](int64_t, int64_t) {}),
-               Error);
-  EXPECT_FALSE(fs::exists(out));
+TEST(ConvertLora, RefusesHalfOfATiedMatrixAndOneThatIsStoredInParts) {
+  for (const auto& [lora, golden] :
+       {std::pair("llama_tied_ends", "llama_mqa_tied"), {"granite_shared", "granitemoeshared"}}) {
+    const fs::path out = fs::path(testing::TempDir()) / "millrace_fused_not.gguf";
+    fs::remove(out);
+    const auto source = open_weights((goldens_folder() / golden).string());
+    ThreadPool pool(2);
+    EXPECT_THROW(convert_folder(*source, {out, nullptr, fs::path(MILLRACE_TEST_DATA) / "loras" / lora}, pool,
+                                [](int64_t, int64_t) {}),
+                 Error)
+        << lora;
+    EXPECT_FALSE(fs::exists(out));
+  }
 }
 
 }  // namespace

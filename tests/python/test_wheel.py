@@ -178,6 +178,8 @@ def test_stop_strings_end_an_answer(llm):
 
 def test_streams_and_cancellation(llm):
     whole = llm.generate("hello", max_tokens=8, temperature=0, ignore_eos=True)
+    with pytest.raises(ValueError, match="at least 1"):
+        llm.generate("hello", max_tokens=0)
     stream = llm.stream("hello", max_tokens=8, temperature=0, ignore_eos=True)
     assert "".join(delta.text for delta in stream) == whole.text
     assert stream.output.tokens == whole.tokens and stream.output.finish_reason == "length"
@@ -286,6 +288,8 @@ def test_every_call_chooses_an_adapter(adapted):
     assert plain != one
     assert [output.tokens for output in adapted.generate(["hello", "hello"], lora="one", **settings)] == [one, one]
     assert adapted.chat("hello", lora="one", **settings).tokens == one
+    said = [{"role": "user", "content": "hello"}]
+    assert [token for delta in adapted.stream(said, lora="one", **settings) for token in delta.tokens] == one
     assert [token for delta in adapted.stream("hello", lora="one", **settings) for token in delta.tokens] == one
     assert not np.allclose(adapted.embed("hello", pooling="mean"), adapted.embed("hello", pooling="mean", lora="one"))
     assert adapted.search("hello", 16, lora="one", seed=1).answers
