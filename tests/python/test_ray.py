@@ -267,13 +267,13 @@ def test_fewer_replicas_lose_no_stream(cluster, parts, settings):
 def test_waiting_prompts_start_replicas(cluster, parts, settings):
     from ray import serve
 
-    more = {"min_replicas": 1, "max_replicas": 2, "queued_tokens": 1000, "running": 4, "upscale_seconds": 0.1}
+    more = {"min_replicas": 1, "max_replicas": 2, "queued_tokens": 1000, "running": 2, "upscale_seconds": 0.1}
     serve.run(parts.app(settings | more), name="millrace", route_prefix="/")
     busy = threading.Event()
 
-    def keep_busy(i):
+    def keep_busy(i):  # with long answers, so that a sample of what runs meets them on a fast machine, too
         while not busy.is_set():
-            chat(cluster, [{"role": "user", "content": f"{i} is a number"}], max_tokens=200, ignore_eos=True)
+            chat(cluster, [{"role": "user", "content": f"{i} is a number"}], max_tokens=1500, ignore_eos=True)
 
     threads = [threading.Thread(target=keep_busy, args=(i,)) for i in range(10)]
     for thread in threads:
