@@ -118,6 +118,8 @@ def cluster(parts, settings):
     from ray.cluster_utils import Cluster
 
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "1"}
+    # Processes start slowly on a busy machine.
+    os.environ |= {"RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "120", "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": "60"}
     detection = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 1000, "health_check_failure_threshold": 5}
     head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": 80 << 20, "_system_config": detection}
     cluster = Cluster(initialize_head=True, head_node_args=head)
