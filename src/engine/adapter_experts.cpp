@@ -24,7 +24,8 @@ std::string_view usual_name(std::string_view matrix) {
 
 }  // namespace
 
-std::optional<std::string> expert_parameter(const std::string& module, const std::vector<std::string>& targets) {
+std::optional<std::string> expert_parameter(const std::string& module, const std::vector<std::string>& targets,
+                                            const std::string& origin) {
   std::string_view name = module;
   size_t depth = 0;  // wrappers around this one
   for (constexpr std::string_view kInner = ".base_layer"; name.ends_with(kInner); ++depth)
@@ -37,7 +38,7 @@ std::optional<std::string> expert_parameter(const std::string& module, const std
     if (std::any_of(targets.begin(), targets.end(), is)) adapted.push_back(full);
   }
   if (depth >= adapted.size())
-    fail(ErrorKind::BadFile, "adapter_config.json: target_parameters names no parameter of '{}'", module);
+    fail(ErrorKind::BadFile, "{}: target_parameters names no parameter of '{}'", origin, module);
   return adapted[adapted.size() - 1 - depth];
 }
 

@@ -24,7 +24,8 @@ namespace millrace {
 // The parameter that PEFT's wrapper of a module named `...experts` adapts: its full name. A module of which several
 // parameters are adapted has a wrapper around the next (`experts.base_layer`), in the order of the parameters, the
 // first innermost. nullopt: the module is no such wrapper.
-std::optional<std::string> expert_parameter(const std::string& module, const std::vector<std::string>& targets);
+std::optional<std::string> expert_parameter(const std::string& module, const std::vector<std::string>& targets,
+                                            const std::string& origin);
 
 struct ExpertModule {
   std::string module;

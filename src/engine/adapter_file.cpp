@@ -228,7 +228,7 @@ AdapterFile read_peft(const fs::path& folder) {
   for (auto& [name, pair] : pairs) {
     check_pair(weights.string(), name, pair);
     const std::string module = name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
-    const auto parameter = expert_parameter(module, config.target_parameters());
+    const auto parameter = expert_parameter(module, config.target_parameters(), config_path.string());
     config.settle(parameter ? *parameter : config.known_as(module), parameter.has_value(), pair);
     check_rank(weights.string(), name, pair.rank);
     const ExpertModule named = expert_module(plain_module(parameter.value_or(module)));

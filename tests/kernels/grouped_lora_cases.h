@@ -60,14 +60,7 @@ class GroupedLoraBatch {
   }
 
   // With the matrices at `memory`, a copy of `bytes`.
-  std::vector<LoraWeights> table_at(const std::byte* memory) const {
-    std::vector<LoraWeights> table = weights;
-    for (size_t i = 0; i < table.size(); ++i) {
-      table[i].a = table[i].parts > 0 ? memory + offsets[i].first : nullptr;
-      table[i].b = memory + offsets[i].second;
-    }
-    return table;
-  }
+  std::vector<LoraWeights> table_at(const std::byte* memory) const { return lora_table(weights, offsets, memory); }
 
   GroupedLoraOp::Problem problem;
   TestRouting routing;

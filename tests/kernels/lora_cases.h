@@ -46,6 +46,17 @@ inline size_t add_random(DType format, int64_t count, Random& random, std::vecto
   return at;
 }
 
+// The matrices of each adapter at `memory`. `offsets`: of its A and its B.
+inline std::vector<LoraWeights> lora_table(std::vector<LoraWeights> table,
+                                           const std::vector<std::pair<size_t, size_t>>& offsets,
+                                           const std::byte* memory) {
+  for (size_t i = 0; i < table.size(); ++i) {
+    table[i].a = table[i].parts > 0 ? memory + offsets[i].first : nullptr;
+    table[i].b = memory + offsets[i].second;
+  }
+  return table;
+}
+
 // Matrices of a few adapters and rows that choose among them; some rows have none.
 class LoraBatch {
  public:
@@ -82,14 +93,7 @@ class LoraBatch {
     return a;
   }
 
-  std::vector<LoraWeights> table_at(const std::byte* memory) const {
-    std::vector<LoraWeights> table = weights;
-    for (size_t i = 0; i < table.size(); ++i) {
-      table[i].a = table[i].parts > 0 ? memory + offsets[i].first : nullptr;
-      table[i].b = memory + offsets[i].second;
-    }
-    return table;
-  }
+  std::vector<LoraWeights> table_at(const std::byte* memory) const { return lora_table(weights, offsets, memory); }
 
   LoraOp::Problem problem;
   TestMatrix x, y;
