@@ -16,6 +16,8 @@ std::span<const Kernel<GroupedLinearOp>* const> cuda_grouped_packed();       // 
 const Kernel<GroupedLinearOp>* cuda_grouped_packed_pairs();                  // quantized weights, few tokens, Hopper
 std::span<const Kernel<GroupedLinearOp>* const> cuda_grouped_packed_flat();  // quantized weights, few pairs, Hopper
 const Kernel<GroupedLinearOp>* cuda_grouped_packed_tiles();                  // quantized weights, many pairs, Hopper
+const Kernel<GroupedLinearOp>* cuda_grouped_prompt();                        // 16-bit weights, prompts, Hopper
+const Kernel<GroupedLinearOp>* cuda_grouped_packed_prompt();                 // quantized weights, prompts, Hopper
 const Kernel<GroupedLinearOp>* cuda_grouped_simple();  // any format in the file's rows, f32 arithmetic
 
 // Forms that no model asks for are not built.

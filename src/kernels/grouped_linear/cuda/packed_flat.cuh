@@ -69,11 +69,6 @@ __device__ __forceinline__ int flat_tile(const GroupedParams& p, int rows, int w
   return min(rows * half + warp % half, tiles - 1) + (warp < half ? 0 : tiles);
 }
 
-// Arrives at the barrier once this thread's copies so far are complete.
-__device__ __forceinline__ void arrive_with_copies(uint64_t* barrier) {
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
-}
-
 // Run by one warp. Lane i copies units of tile i. Rows of x beyond the tile's pairs keep what the slot held: they only
 // affect products that nobody stores.
 template <DType kFormat, class S>

@@ -25,21 +25,15 @@ class PackedTiles final : public Kernel<GroupedLinearOp> {
   }
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
     const double row_bytes = double(packed_linear_bytes(format_of_units(p.format), p.n, p.k)) / double(p.n);
-    return tiles_us(p, hardware, {kPairs, 0.35, 0.4}, row_bytes, double(size(product_type(p.pairs(), p.invariant))));
+    return tiles_us(p, hardware, {kPairs, 0.35, 0.4}, row_bytes, double(product_bytes(p)));
   }
-  // A step may have fewer pairs than its bucket, and then f32 products.
-  size_t workspace_bytes(const Problem& p, const Hardware&) const override {
-    const int64_t each = std::max(p.pairs() * int64_t(size(product_type(p.pairs(), p.invariant))),
-                                  4 * std::min(p.pairs(), kRoundedPairs));
-    return p.sum ? static_cast<size_t>(each * p.n) : 0;
-  }
+  size_t workspace_bytes(const Problem& p, const Hardware&) const override { return products_workspace(p); }
 
   void run(const Args& a, const Executor& executor) const override {
     GroupedParams params = grouped_params(a);
     if (params.pairs == 0) return;
     const CudaStep step{static_cast<cudaStream_t>(executor.queue), executor.overlap};
-    const Matrix products{product_type(params.pairs, a.invariant), params.pairs, params.n, params.n,
-                          executor.workspace};
+    const Matrix products = products_of(a, executor.workspace);
     if (a.sum) params.y = products;
     const dim3 grid(static_cast<unsigned>(ceil_div(ceil_div(params.n, kUnitRows), kTilesOfBlock)),
                     static_cast<unsigned>(most_tiles(params.pairs, params.groups, kPairs)));
@@ -51,13 +45,6 @@ class PackedTiles final : public Kernel<GroupedLinearOp> {
 
  private:
   static constexpr int kPairs = kPackedTilePairs;
-  static constexpr int64_t kRoundedPairs = 4096;
-
-  // The products of a prompt's pairs are rounded to bf16: writing and reading f32 would take a tenth of the time.
-  static DType product_type(int64_t pairs, bool invariant) {
-    return pairs >= kRoundedPairs && !invariant ? DType::BF16 : DType::F32;
-  }
-  static size_t size(DType type) { return type == DType::BF16 ? 2 : 4; }
 };
 
 }  // namespace

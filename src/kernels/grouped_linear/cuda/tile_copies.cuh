@@ -20,6 +20,11 @@ __device__ __forceinline__ void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
+// Arrives at the barrier once this thread's copies so far are complete.
+__device__ __forceinline__ void arrive_with_copies(uint64_t* barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+
 // Makes this thread's writes to shared memory visible to warpgroup products.
 __device__ __forceinline__ void publish_tile() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 

@@ -41,11 +41,12 @@ __device__ __forceinline__ void wait_barrier_cluster(uint64_t* barrier, uint32_t
 }
 
 // Copies contiguous bytes; source, destination and size are multiples of 16.
-__device__ __forceinline__ void copy_bulk(void* to, const void* from, uint32_t bytes, uint64_t* barrier) {
+__device__ __forceinline__ void copy_bulk(void* to, const void* from, uint32_t bytes, uint64_t* barrier,
+                                          uint64_t policy = evict_first_policy()) {
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
           "r"(shared_address(to)),
-      "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(evict_first_policy())
+      "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(policy)
       : "memory");
 }
 

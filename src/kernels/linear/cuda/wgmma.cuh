@@ -17,7 +17,16 @@ __device__ __forceinline__ void copy_box(void* to, const CUtensorMap& map, int x
       : "memory");
 }
 
-// The same with an L2 eviction policy.
+// The same of a stack of matrices; z: which one.
+__device__ __forceinline__ void copy_box(void* to, const CUtensorMap& map, int x, int y, int z, uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], "
+      "[%5];" ::"r"(shared_address(to)),
+      "l"(&map), "r"(x), "r"(y), "r"(z), "r"(shared_address(barrier))
+      : "memory");
+}
+
+// The box of one matrix with an L2 eviction policy.
 __device__ __forceinline__ void copy_box(void* to, const CUtensorMap& map, int x, int y, uint64_t* barrier,
                                          uint64_t policy) {
   asm volatile(
