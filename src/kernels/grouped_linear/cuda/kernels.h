@@ -32,9 +32,7 @@ inline bool is_plain_grouped(const GroupedLinearProblem& p) {
 bool is_packed_grouped(const GroupedLinearProblem& problem);  // quantized weights in units, and x in bf16
 
 // Formats whose four bits index a table, which takes more instructions than others.
-inline bool is_table_format(DType format) {
-  return format == DType::IQ4_NL || format == DType::IQ4_XS || format == DType::MXFP4;
-}
+inline bool is_table_format(DType format) { return format == DType::IQ4_NL || format == DType::IQ4_XS; }
 
 // Blocks that multiply tiles of `size` pairs, and the parts of the device's peaks that they reach (measured on an
 // H200).

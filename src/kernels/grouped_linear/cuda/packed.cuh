@@ -36,6 +36,7 @@ struct GatheredX : StagedX<kFormat, kGroups> {
           reinterpret_cast<uint32_t*>(this->x + token * this->stride + unit * kUnitColumns + lane / 4 * 32) + lane % 4;
 #pragma unroll
       for (int t = 0; t < 4; ++t) words[4 * t] = word(v, t);
+      if constexpr (Base::kBlockSums == 0) continue;
       float sum = 0;
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -147,9 +148,7 @@ __global__ void __launch_bounds__(kPackedThreads, packed_blocks_resident(kFormat
 
   __syncthreads();  // partial sums overwrite x
   float* partials = reinterpret_cast<float*>(shared);
-  float* place = partials + (warp % warps_k * tiles + warp / warps_k) * kTokens * kTileStride;
-#pragma unroll
-  for (int group = 0; group < kGroups; ++group) put_fragment(place, group * 8, sums[group]);
+  put_sums<kFormat, kGroups>(partials + (warp % warps_k * tiles + warp / warps_k) * kTokens * kTileStride, sums);
   __syncthreads();
   store_packed<kTokens>(p, pairs, partials, warps_k, tiles);
 }

@@ -56,20 +56,18 @@ class TileStream {
   // Commits empty groups at the end, because wait() counts groups.
   __device__ __forceinline__ void fetch() {
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    const uint8_t* from = next_.tile < tiles_ ? first_unit_(next_.tile) : nullptr;
-    const bool live = from != nullptr;
-    if (live) from += next_.unit * kSize;
+    const uint8_t* first = next_.tile < tiles_ ? first_unit_(next_.tile) : nullptr;
+    const bool live = first != nullptr;
+    const uint8_t* from = live ? first + next_.unit * kSize : any_;
 #pragma unroll
-    for (int i = lane * 16; i < kSize; i += 512) {
-      copy_if(ring_ + at_ * kSize + i, live ? from + i : any_, live);
-    }
+    for (int i = lane * 16; i < kSize; i += 512) copy_if(ring_ + at_ * kSize + i, from + i, live);
     asm volatile("cp.async.commit_group;" ::: "memory");
     next_.advance(units_);
     at_ = at_ + 1 == kSlots ? 0 : at_ + 1;
   }
 
   FirstUnit first_unit_;
-  const uint8_t* any_;  // an address that may be read
+  const uint8_t* any_;  // a unit that may be read
   uint8_t* ring_;
   UnitPlace<> next_;
   int tiles_, units_;

@@ -82,7 +82,7 @@ __device__ void pack_scales(const Block* blocks, int block, uint8_t* planes, int
       for (int i = 0; i < (U::kSuper ? 8 : 4); ++i) halves[i] = header[i];
     }
   } else if constexpr (U::kFp4) {
-    planes[8 * row + block] = blocks[block].e;
+    planes[8 * row + block] = encode_fp4_scale(blocks[block].e);
   } else if constexpr (std::is_same_v<Block, BlockF8_E4M3>) {
     halves[block] = __half_as_ushort(__float2half_rn(blocks[block].d * largest_f8(blocks[block]) / 127));
   } else {
@@ -100,10 +100,10 @@ __device__ void pack_elements(const uint32_t (&q)[8], int block, int half, int l
     return;
   }
   const int w = block % 2 * 2 + half;
-  uint32_t low = 0;
-  for (int p = 0; p < 4; ++p) {
+  uint32_t low = U::kFp4 ? encode_fp4(q) : 0;
+  for (int p = 0; p < 4 && !U::kFp4; ++p) {
     // The table lookup turns nibbles into bytes, four at a time, so the two nibbles of a pair lie in bytes b and b + 2.
-    const int first = U::kFp4 ? 16 * (p % 2) + 4 * (p / 2) : U::kTable ? 16 * (p / 2) + 4 * (p % 2) : 4 * p;
+    const int first = U::kTable ? 16 * (p / 2) + 4 * (p % 2) : 4 * p;
     const int second = first + (U::kTable ? 8 : 16);
     low |= (q[2 * p] & 15) << first | (q[2 * p + 1] & 15) << second;
   }
@@ -208,6 +208,7 @@ __global__ void __launch_bounds__(kUnpackThreads)
           const float2 rest = unpack2<__nv_bfloat16>(more[p]);
           q = {q.x + rest.x, q.y + rest.y};
         }
+        if constexpr (U::kFp4) q = {q.x * U::kSumFactor, q.y * U::kSumFactor};
         const __nv_bfloat162 two =
             __floats2bfloat162_rn(fmaf(scale.x, q.x - U::kZero, scale.y), fmaf(scale.x, q.y - U::kZero, scale.y));
         words[g][16 * block + 4 * p + t] = *reinterpret_cast<const uint32_t*>(&two);

@@ -1,6 +1,5 @@
-// Up to four tokens times units of four-bit weights on the integer tensor cores. Nibbles only need a mask, those of
-// MXFP4 a lookup. x is a 15-bit integer, split into two eight-bit digits, times a power of two per run (the columns that
-// share a scale).
+// Up to four tokens times units of four-bit weights on the integer tensor cores: nibbles only need a mask. x is a
+// 15-bit integer, split into two eight-bit digits, times a power of two per run (the columns that share a scale).
 //
 // A product has eight columns: two digits of each token, for 4 / tokens groups of runs. One token has four groups of
 // two runs, two tokens have two groups of four runs, four tokens have one group of all runs. When a block is
@@ -14,8 +13,7 @@
 namespace millrace {
 
 template <DType kFormat>
-inline constexpr bool kHasDigits =
-    kFormat == DType::Q4_0 || kFormat == DType::Q4_1 || kFormat == DType::Q4_K || kFormat == DType::MXFP4;
+inline constexpr bool kHasDigits = kFormat == DType::Q4_0 || kFormat == DType::Q4_1 || kFormat == DType::Q4_K;
 
 // x of a block in shared memory. kTokens is 1, 2 or 4; some tokens may be missing.
 template <DType kFormat, int kTokens>
@@ -101,18 +99,12 @@ struct OwnDigits {
 template <DType kFormat>
 __device__ __forceinline__ void multiply_bytes(int (&d)[4], const UnitFragment<kFormat>& unit, int block, uint2 b) {
   constexpr uint32_t kNibbles = 0x0f0f0f0fu;
-  uint32_t low[2], high[2];  // rows g and g + 8
-  if constexpr (Unit<kFormat>::kFp4) {
-    unit.stored_bytes(block, 0, low);
-    unit.stored_bytes(block, 1, high);
-  } else {
-    const uint32_t words[2] = {word(unit.low[block / 2], block % 2 * 2), word(unit.low[block / 2], block % 2 * 2 + 1)};
-    low[0] = words[0] & kNibbles, low[1] = words[0] >> 4 & kNibbles;
-    high[0] = words[1] & kNibbles, high[1] = words[1] >> 4 & kNibbles;
-  }
+  const uint32_t low = word(unit.low[block / 2], block % 2 * 2);       // row g
+  const uint32_t high = word(unit.low[block / 2], block % 2 * 2 + 1);  // row g + 8
   asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"
       : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
-      : "r"(low[0]), "r"(high[0]), "r"(low[1]), "r"(high[1]), "r"(b.x), "r"(b.y), "r"(0));
+      : "r"(low & kNibbles), "r"(high & kNibbles), "r"(low >> 4 & kNibbles), "r"(high >> 4 & kNibbles), "r"(b.x),
+        "r"(b.y), "r"(0));
 }
 
 // Adds to the sums of rows g and g + 8 of the lane's token, over the runs of its group.

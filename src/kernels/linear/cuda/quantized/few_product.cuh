@@ -71,7 +71,9 @@ class FewProduct<kFormat, kFewTokens> {
                            products);
     const float2 factors = *reinterpret_cast<const float2*>(staged.factors + unit * kFewTokens + lane % 4 * 2);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) sums_[i] = fmaf(i % 2 == 0 ? factors.x : factors.y, products[i], sums_[i]);
+    for (int i = 0; i < 4; ++i) {
+      sums_[i] = fmaf(i % 2 == 0 ? factors.x : factors.y, products[i] * U::kSumFactor, sums_[i]);
+    }
   }
   __device__ __forceinline__ void put(float* tile, int tokens, int lane) {
 #pragma unroll

@@ -35,7 +35,7 @@ struct Choice {
 double round_us(DType format, int tokens) {
   const bool more = format == DType::Q4_1 || format == DType::Q4_K || format == DType::Q5_0 || format == DType::Q5_1 ||
                     format == DType::Q5_K || format == DType::Q6_K;
-  const bool table = format == DType::IQ4_NL || format == DType::IQ4_XS || format == DType::MXFP4;
+  const bool table = format == DType::IQ4_NL || format == DType::IQ4_XS;
   return (table ? 1.6 : more ? 1.4 : 1.1) + 0.0125 * tokens;
 }
 

@@ -62,33 +62,6 @@ struct LaneScales<DType::Q4_0, kPairs> {
   }
 };
 
-// One exponent per run.
-template <int kPairs>
-struct LaneScales<DType::MXFP4, kPairs> {
-  uint32_t words[2][(kPairs + 1) / 2];  // two pairs of exponents each
-
-  __device__ __forceinline__ void load(const uint8_t* unit, int lane) {
-    const uint8_t* plane = unit + Unit<DType::MXFP4>::kScale + first_pair<kPairs>(lane) * 2;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const uint8_t* from = plane + (lane / 4 + 8 * half) * 8;
-      if constexpr (kPairs == 1) {
-        words[half][0] = *reinterpret_cast<const uint16_t*>(from);
-      } else {
-        load_words(from, words[half]);
-      }
-    }
-  }
-
-  // `runs` as for Q4_0.
-  __device__ __forceinline__ void add(int half, int pair, const int (&products)[2], const float4& runs,
-                                      float& sum) const {
-    const uint32_t two = words[half][pair / 2] >> 16 * (pair % 2);
-    sum = fmaf(half_e8m0(two & 255), fmaf(runs.x, static_cast<float>(products[0]), runs.y), sum);
-    sum = fmaf(half_e8m0(two >> 8 & 255), fmaf(runs.z, static_cast<float>(products[1]), runs.w), sum);
-  }
-};
-
 // Scale and minimum of each run as two f16.
 template <int kPairs>
 struct LaneScales<DType::Q4_1, kPairs> {

@@ -2,7 +2,7 @@
 //
 // Decoded weights are q + Z, where Z depends on the format. Each block of columns starts its sum at -Z times the sum of
 // x over the block, so that the products of x with q remain. The same sums of x serve the minima. x and these sums are
-// staged in shared memory once per thread block.
+// staged in shared memory once per thread block. MXFP4 needs no sums, and its scales are applied to the weights.
 #pragma once
 
 #include "kernels/linear/cuda/epilogue.cuh"
@@ -36,7 +36,7 @@ struct PackedParams {
 template <DType kFormat, int kGroups>
 struct StagedX {
   static constexpr int kParts = Unit<kFormat>::kSixBits ? 2 : 1;  // runs of columns in a block that share a scale
-  static constexpr int kBlockSums = kParts * kGroups * 16;
+  static constexpr int kBlockSums = Unit<kFormat>::kFp4 ? 0 : kParts * kGroups * 16;
   int stride;  // in elements; 64 bytes of padding put tokens g and g + 1 into different banks
   __nv_bfloat16* x;
   float* sums;
@@ -61,6 +61,7 @@ struct StagedX {
       auto* words = reinterpret_cast<uint32_t*>(x + token * stride + unit * kUnitColumns + lane / 4 * 32) + lane % 4;
 #pragma unroll
       for (int t = 0; t < 4; ++t) words[4 * t] = word(v, t);
+      if constexpr (kBlockSums == 0) continue;
       float sum = 0;
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -78,6 +79,24 @@ struct StagedX {
   }
 };
 
+// sums += the products of one block of 32 columns with weights of MXFP4 times 2^-32. `x` as below.
+template <DType kFormat, int kGroups>
+__device__ __forceinline__ void multiply_scaled(const UnitFragment<kFormat>& unit, int block,
+                                                const __nv_bfloat16* const (&x)[kGroups], float (&sums)[kGroups][4]) {
+  uint32_t low[4], high[4];
+  unit.decode_scaled(block, 0, low);
+  unit.decode_scaled(block, 1, high);
+#pragma unroll
+  for (int group = 0; group < kGroups; ++group) {
+    const uint4 xs = *reinterpret_cast<const uint4*>(x[group] + 32 * block);
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      mma<__nv_bfloat16>(sums[group], low[2 * j], high[2 * j], low[2 * j + 1], high[2 * j + 1], word(xs, 2 * j),
+                         word(xs, 2 * j + 1));
+    }
+  }
+}
+
 // sums += the products of one block of 32 columns. `x` points to the lane's token of each group, at its first column of
 // the unit; `starts` are the lane's sums of x for the unit.
 template <DType kFormat, int kGroups>
@@ -85,6 +104,7 @@ __device__ __forceinline__ void multiply_block(const UnitFragment<kFormat>& unit
                                                const __nv_bfloat16* const (&x)[kGroups], const float* starts,
                                                float (&sums)[kGroups][4]) {
   using U = Unit<kFormat>;
+  if constexpr (U::kFp4) return multiply_scaled(unit, block, x, sums);
   using T = __nv_bfloat16;
   constexpr int kParts = StagedX<kFormat, kGroups>::kParts;
   uint32_t low[4], high[4], more_low[4], more_high[4];
@@ -124,7 +144,18 @@ __device__ __forceinline__ void multiply_block(const UnitFragment<kFormat>& unit
 
 // Blocks per multiprocessor that fit without register spills.
 __host__ __device__ constexpr int packed_blocks_resident(DType format, int groups) {
-  return groups == 1 && (format == DType::Q4_0 || format == DType::Q4_K) ? 3 : 2;
+  return groups == 1 && (format == DType::Q4_0 || format == DType::Q4_K || format == DType::MXFP4) ? 3 : 2;
+}
+
+// Stores a warp's sums of a tile for the addition of all warps' parts.
+template <DType kFormat, int kGroups>
+__device__ __forceinline__ void put_sums(float* tile, float (&sums)[kGroups][4]) {
+#pragma unroll
+  for (int group = 0; group < kGroups; ++group) {
+#pragma unroll
+    for (float& sum : sums[group]) sum *= Unit<kFormat>::kSumFactor;
+    put_fragment(tile, group * 8, sums[group]);
+  }
 }
 
 template <DType kFormat, int kGroups>
@@ -187,9 +218,7 @@ __global__ void __launch_bounds__(kPackedThreads, packed_blocks_resident(kFormat
 
   __syncthreads();  // partial sums overwrite x
   float* partials = reinterpret_cast<float*>(shared);
-  float* place = partials + (warp_k * tiles + warp_tile) * 8 * kGroups * kTileStride;
-#pragma unroll
-  for (int group = 0; group < kGroups; ++group) put_fragment(place, group * 8, sums[group]);
+  put_sums<kFormat, kGroups>(partials + (warp_k * tiles + warp_tile) * 8 * kGroups * kTileStride, sums);
   finish_tiles(partials, shape.warps_k, tiles, 8 * kGroups, first_tile * kTileRows, first_token, shape.splits,
                kPackedThreads, p.out);
 }

@@ -67,7 +67,7 @@ struct RunScales {
       set(half, {d * s.x, d * s.y});
     } else if constexpr (U::kFp4) {
       const uint32_t two = *reinterpret_cast<const uint16_t*>(plane + row * 8 + 2 * t);
-      set(half, {half_e8m0(two & 255), half_e8m0(two >> 8)});
+      set(half, {fp4_scale(two & 255), fp4_scale(two >> 8)});
     } else {
       const uint32_t two = *reinterpret_cast<const uint32_t*>(plane + row * 16 + 4 * t);
       set(half, {half_bits(two, 0), half_bits(two, 1)});

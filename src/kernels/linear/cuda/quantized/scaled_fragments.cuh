@@ -3,7 +3,7 @@
 //
 // The bits of an integer u < 256, read as bf16, are the number u 2^-133: subnormal numbers and the smallest normal ones
 // are equally spaced. One fma with scale 2^100 and with -zero scale 2^-33 makes the weight times 2^-33, rounded once.
-// The caller multiplies its sums with kSumFactor.
+// MXFP4 has its own way to weights times 2^-32 (fp4.cuh). The caller multiplies its sums with kSumFactor.
 #pragma once
 
 #include "kernels/linear/cuda/quantized/run_scales.cuh"
@@ -13,13 +13,10 @@ namespace millrace {
 __device__ __forceinline__ __nv_bfloat162 as_bf16s(uint32_t v) { return *reinterpret_cast<const __nv_bfloat162*>(&v); }
 __device__ __forceinline__ uint32_t as_word(__nv_bfloat162 v) { return *reinterpret_cast<const uint32_t*>(&v); }
 
-// MXFP4 has scales of all exponents, so its weights are first made exact numbers times 2^-6.
 template <DType kFormat>
-inline constexpr float kScaleFactor = Unit<kFormat>::kFp4 ? 1.f : 0x1p100f;
-template <DType kFormat>
-inline constexpr float kSumFactor = Unit<kFormat>::kFp4 ? 0x1p6f : 0x1p33f;
+inline constexpr float kSumFactor = Unit<kFormat>::kFp4 ? Unit<kFormat>::kSumFactor : 0x1p33f;
 
-// Scales times kScaleFactor and minima of the lane's runs (RunScales), as pairs of equal bf16.
+// Scales times 2^100 and minima of the lane's runs (RunScales), as pairs of equal bf16.
 template <DType kFormat>
 struct RaisedScales {
   using U = Unit<kFormat>;
@@ -33,10 +30,26 @@ struct RaisedScales {
     for (int i = 0; i < 4; ++i) {
 #pragma unroll
       for (int eight = 0; eight < RunScales<kFormat>::kEights; ++eight) {
-        scale[eight][i / 2][i % 2] = twice(scales.scale[eight][i / 2][i % 2] * kScaleFactor<kFormat>);
+        scale[eight][i / 2][i % 2] = twice(scales.scale[eight][i / 2][i % 2] * 0x1p100f);
       }
       if constexpr (U::kMinimum) minimum[i / 2][i % 2] = twice(scales.minimum[i / 2][i % 2] / kSumFactor<kFormat>);
     }
+  }
+};
+
+// The bytes of all runs of rows g and g + 8.
+template <>
+struct RaisedScales<DType::MXFP4> {
+  uint2 rows[2];
+
+  __device__ __forceinline__ void load(const uint8_t* unit, int lane) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      rows[half] = *reinterpret_cast<const uint2*>(unit + Unit<DType::MXFP4>::kScale + (lane / 4 + 8 * half) * 8);
+    }
+  }
+  __device__ __forceinline__ uint32_t pair(int block, int half) const {
+    return fp4_scale_pair(block < 4 ? rows[half].x : rows[half].y, block % 4);
   }
 };
 
@@ -44,7 +57,7 @@ struct RaisedScales {
 template <DType kFormat>
 struct QuarterBits {
   using U = Unit<kFormat>;
-  static constexpr bool kFourBits = !U::kBytewise && !U::kFifthBit && !U::kSixBits;
+  static constexpr bool kFourBits = !U::kWide && !U::kFifthBit && !U::kSixBits;
   uint4 low[U::kBytes ? 2 : 1];
   uint32_t high[2];
 
@@ -69,18 +82,18 @@ struct QuarterBits {
   // times as large.
   __device__ __forceinline__ void stored(int block, int half, uint32_t (&pairs)[4]) const {
     const int w = block * 2 + half;
-    if constexpr (U::kBytewise) {
+    if constexpr (U::kWide) {
       uint32_t bytes[2];
       if constexpr (U::kTable) {
-        look_up_levels<kFormat>(word(low[0], w), bytes);
+        look_up_levels(word(low[0], w), bytes);
       } else {
         bytes[0] = word(low[block], 2 * half);
         bytes[1] = word(low[block], 2 * half + 1);
       }
 #pragma unroll
       for (int p = 0; p < 4; ++p) {
-        const uint32_t b = bytes[U::kFp4 ? p % 2 : p / 2];
-        pairs[p] = (U::kFp4 ? p / 2 : p % 2) == 0 ? b & 0x00ff00ffu : __byte_perm(b, 0, 0x4341);
+        const uint32_t b = bytes[p / 2];
+        pairs[p] = p % 2 == 0 ? b & 0x00ff00ffu : __byte_perm(b, 0, 0x4341);
       }
     } else if constexpr (kFourBits) {
       const uint32_t nibbles = word(low[0], w), upper = nibbles >> 8;
@@ -122,21 +135,32 @@ __device__ __forceinline__ void scale_quarter(const QuarterBits<kFormat>& bits, 
           scale = as_bf16s(__shfl_sync(0xffffffffu, scales.scale[run / 8][half][run % 2], source));
           if constexpr (U::kMinimum) {
             offset = as_bf16s(__shfl_sync(0xffffffffu, scales.minimum[half][run % 2], source));
-          } else if constexpr (!U::kFp4) {
+          } else {
             offset = __hmul2(scale, as_bf16s(kMinusZeroBits));
           }
           if constexpr (QuarterBits<kFormat>::kFourBits) sixteenth = __hmul2(scale, __float2bfloat162_rn(0.0625f));
         }
         const __nv_bfloat162 u = as_bf16s(pairs[p]);
-        __nv_bfloat162 v;
-        if constexpr (U::kFp4) {
-          v = __hmul2(__hfma2(u, __float2bfloat162_rn(0x1p127f), __float2bfloat162_rn(U::kStoredZero * -0x1p-6f)),
-                      scale);
-        } else {
-          v = __hfma2(u, QuarterBits<kFormat>::kFourBits && p % 2 == 1 ? sixteenth : scale, offset);
-        }
-        a[2 * block + p / 2][p % 2 * 2 + half] = as_word(v);
+        const __nv_bfloat162 factor = QuarterBits<kFormat>::kFourBits && p % 2 == 1 ? sixteenth : scale;
+        a[2 * block + p / 2][p % 2 * 2 + half] = as_word(__hfma2(u, factor, offset));
       }
+    }
+  }
+}
+
+template <>
+__device__ __forceinline__ void scale_quarter(const QuarterBits<DType::MXFP4>& bits,
+                                              const RaisedScales<DType::MXFP4>& scales, int quarter, int,
+                                              uint32_t (&a)[4][4]) {
+#pragma unroll
+  for (int block = 0; block < 2; ++block) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      uint32_t pairs[4];
+      decode_fp4(word(bits.low[0], 2 * block + half), pairs);
+      scale_fp4(pairs, scales.pair(2 * quarter + block, half));
+#pragma unroll
+      for (int p = 0; p < 4; ++p) a[2 * block + p / 2][p % 2 * 2 + half] = pairs[p];
     }
   }
 }

@@ -8,16 +8,16 @@
 //   Elements 2 p and 2 p + 1 of a word are at bits 4 p and 16 + 4 p: a shift and a mask make them a pair of bf16.
 // - low plane, Q8_0: [8 blocks][lane][row g: 2 words, row g + 8: 2 words], bytes in the order e = 0, 2, 1, 3 with the
 //   sign bit flipped.
-// - low plane, formats with a table: the same words as for 4 bits, but in the order in which the lookup of four indices
-//   at a time gives the pairs. IQ4: nibbles e = 0, 2, 1, 3, 4, 6, 5, 7; MXFP4: e = 0, 4, 1, 5, 2, 6, 3, 7, which is
-//   also the order of the integer products (digits.cuh).
+// - low plane, IQ4: the same words as for 4 bits, but with nibbles e = 0, 2, 1, 3, 4, 6, 5, 7, the order in which the
+//   lookup of four indices at a time gives the pairs.
+// - low plane, MXFP4: the same words, with the bits of fp4.cuh.
 // - high plane, 5 bits: [lane][4 words]; word q belongs to the q-th pair of blocks: bits 4 w + p and 16 + 4 w + p are
 //   the fifth bits of pair p of low word w.
 // - high plane, 6 bits: [2 halves][lane][4 words], one word per block: two bits each at 8 h + 2 p and 16 + 8 h + 2 p
 //   for pair p of row g + 8 h.
 // - scale planes: [16 rows][16 bytes] (IQ4_XS, MXFP4: 8 bytes): eight f16 for formats with blocks of 32; eight
-//   exponents for MXFP4; two planes of four (scale, minimum) pairs for Q4_1 and Q5_1; the header of the block for Q4_K,
-//   Q5_K and IQ4_XS; sixteen int8, then [16 rows] f16 for Q6_K.
+//   bytes for MXFP4 (fp4.cuh); two planes of four (scale, minimum) pairs for Q4_1 and Q5_1; the header of the block for
+//   Q4_K, Q5_K and IQ4_XS; sixteen int8, then [16 rows] f16 for Q6_K.
 #pragma once
 
 #include <bit>
@@ -38,13 +38,12 @@ struct Unit {
   static constexpr bool kBytes = F == DType::Q8_0;
   static constexpr bool kFifthBit = F == DType::Q5_0 || F == DType::Q5_1 || F == DType::Q5_K;
   static constexpr bool kSixBits = F == DType::Q6_K;
-  static constexpr bool kFp4 = F == DType::MXFP4;  // the table holds twice the number plus 12
-  static constexpr bool kTable = F == DType::IQ4_NL || F == DType::IQ4_XS || kFp4;
+  static constexpr bool kFp4 = F == DType::MXFP4;
+  static constexpr bool kTable = F == DType::IQ4_NL || F == DType::IQ4_XS;
   static constexpr bool kPairs = F == DType::Q4_1 || F == DType::Q5_1;  // (scale, minimum) as two f16
   static constexpr bool kSuper = F == DType::Q4_K || F == DType::Q5_K;  // 6-bit scales and minima
   static constexpr bool kMinimum = kPairs || kSuper;
-  static constexpr bool kBytewise = kBytes || kTable;  // decoded from bytes
-  static constexpr bool kWide = kBytewise && !kFp4;    // eight-bit values: two products each
+  static constexpr bool kWide = kBytes || kTable;  // eight-bit values, decoded from bytes: two products of bf16 each
 
   static constexpr int kLowBytes = kBytes ? 4096 : 2048;
   static constexpr int kHighBytes = kFifthBit ? 512 : kSixBits ? 1024 : 0;
@@ -53,14 +52,11 @@ struct Unit {
   static constexpr int kSize = kScale + kScaleBytes;
 
   // Zero point of a stored number.
-  static constexpr int kStoredZero = kWide              ? 128
-                                     : kFp4             ? 12
-                                     : F == DType::Q4_0 ? 8
-                                     : F == DType::Q5_0 ? 16
-                                     : kSixBits         ? 32
-                                                        : 0;
-  // An element decoded to bf16 is its number plus this.
-  static constexpr float kZero = kWide ? 512 : 128 + kStoredZero;
+  static constexpr int kStoredZero = kWide ? 128 : F == DType::Q4_0 ? 8 : F == DType::Q5_0 ? 16 : kSixBits ? 32 : 0;
+  // An element decoded to bf16 is its number plus this (MXFP4: its number times 2^-126).
+  static constexpr float kZero = kFp4 ? 0 : kWide ? 512 : 128 + kStoredZero;
+  // Factor of a sum of products of decoded elements, decoded scales and x.
+  static constexpr float kSumFactor = kFp4 ? 0x1p32f : 1;
 
   static constexpr uint32_t kMinusZero = (std::bit_cast<uint32_t>(-kZero) >> 16) * 0x10001u;  // a pair of bf16
 

@@ -5,8 +5,8 @@
 // lop3 per pair.
 #pragma once
 
-#include "kernels/cuda/small_floats.cuh"
 #include "kernels/linear/cuda/device.cuh"
+#include "kernels/linear/cuda/quantized/fp4.cuh"
 #include "kernels/linear/cuda/quantized/unit.cuh"
 
 namespace millrace {
@@ -34,17 +34,10 @@ __device__ __forceinline__ float byte_float(uint32_t v, int i) {
   return __uint_as_float(__byte_perm(v, 0x4b000000u, 0x7440u + i)) - 8388608.f;
 }
 
-// Levels of the formats with a table plus their stored zero point, lowest byte first.
-template <DType kFormat>  // IQ4: -127 -104 -83 -65, -49 -35 -22 -10, 1 13 25 38, 53 69 89 113
-inline constexpr uint32_t kTableLevels[4] = {0x3f2d1801u, 0x766a5d4fu, 0xa6998d81u, 0xf1d9c5b5u};
-template <>  // 0 1 2 3, 4 6 8 12, 0 -1 -2 -3, -4 -6 -8 -12
-inline constexpr uint32_t kTableLevels<DType::MXFP4>[4] = {0x0f0e0d0cu, 0x18141210u, 0x090a0b0cu, 0x00040608u};
-
-// Maps eight 4-bit indices to levels, as two words of bytes.
-template <DType kFormat>
+// Maps eight 4-bit indices to the levels of IQ4 plus their stored zero point, as two words of bytes.
 __device__ __forceinline__ void look_up_levels(uint32_t indices, uint32_t (&bytes)[2]) {
-  constexpr uint32_t kLevels[4] = {kTableLevels<kFormat>[0], kTableLevels<kFormat>[1], kTableLevels<kFormat>[2],
-                                   kTableLevels<kFormat>[3]};
+  // -127 -104 -83 -65, -49 -35 -22 -10, 1 13 25 38, 53 69 89 113, lowest byte first
+  constexpr uint32_t kLevels[4] = {0x3f2d1801u, 0x766a5d4fu, 0xa6998d81u, 0xf1d9c5b5u};
   const uint32_t inside = indices & 0x77777777u;
   const uint32_t pick = and_or(indices >> 1, 0x44444444u, 0x32103210u);
 #pragma unroll
@@ -108,11 +101,10 @@ struct UnitFragment {
       low[i] = load_stream(unit + (i * 32 + lane) * 16);
   }
 
-  // The numbers of bytewise formats plus their stored zero point: bytes e = 0, 2, 1, 3 and 4, 6, 5, 7; MXFP4: e = 0, 4,
-  // 1, 5 and 2, 6, 3, 7.
+  // The numbers of wide formats plus their stored zero point: bytes e = 0, 2, 1, 3 and 4, 6, 5, 7.
   __device__ __forceinline__ void stored_bytes(int block, int half, uint32_t (&bytes)[2]) const {
     if constexpr (U::kTable) {
-      look_up_levels<kFormat>(word(low[block / 2], block % 2 * 2 + half), bytes);
+      look_up_levels(word(low[block / 2], block % 2 * 2 + half), bytes);
     } else {
       bytes[0] = word(low[block], 2 * half);
       bytes[1] = word(low[block], 2 * half + 1);
@@ -131,10 +123,7 @@ struct UnitFragment {
         more[p] = and_or(b >> 8 * (p % 2), 0x00010001u, 0x43004300u);
       }
     } else if constexpr (U::kFp4) {
-      uint32_t bytes[2];
-      stored_bytes(block, half, bytes);
-#pragma unroll
-      for (int p = 0; p < 4; ++p) pairs[p] = and_or(bytes[p % 2] >> 8 * (p / 2), 0x00ff00ffu, 0x43004300u);
+      decode_fp4(word(low[block / 2], block % 2 * 2 + half), pairs);
     } else {
       const int w = block % 2 * 2 + half;
       const uint32_t nibbles = word(low[block / 2], w);
@@ -152,17 +141,25 @@ struct UnitFragment {
     }
   }
 
+  // Weights of a block of MXFP4 times 2^-32.
+  __device__ __forceinline__ void decode_scaled(int block, int half, uint32_t (&pairs)[4]) const {
+    static_assert(U::kFp4);
+    decode_fp4(word(low[block / 2], block % 2 * 2 + half), pairs);
+    scale_fp4(pairs, fp4_scale_pair(word(meta.scale[half][0], block / 4), block % 4));
+  }
+
   // The same as pairs of f16, which hold more bits: an element is 1024 plus its stored number u. In odd pairs of
-  // formats that are not bytewise it is 1024 + 16 u, since their bits stay in place; the caller then multiplies with
-  // x / 16.
+  // formats that are not wide it is 1024 + 16 u, since their bits stay in place; the caller then divides x by 16.
+  // MXFP4 stays bf16.
   __device__ __forceinline__ void decode_half(int block, int half, uint32_t (&pairs)[4]) const {
-    if constexpr (U::kBytewise) {
+    if constexpr (U::kFp4) {
+      decode_fp4(word(low[block / 2], block % 2 * 2 + half), pairs);
+    } else if constexpr (U::kWide) {
       uint32_t bytes[2];
       stored_bytes(block, half, bytes);
 #pragma unroll
       for (int p = 0; p < 4; ++p) {
-        const int word = U::kFp4 ? p % 2 : p / 2, odd = U::kFp4 ? p / 2 : p % 2;
-        pairs[p] = __byte_perm(bytes[word], 0x64646464u, odd == 0 ? 0x4240 : 0x4341);
+        pairs[p] = __byte_perm(bytes[p / 2], 0x64646464u, p % 2 == 0 ? 0x4240 : 0x4341);
       }
     } else {
       const int w = block % 2 * 2 + half;
@@ -206,7 +203,7 @@ struct UnitFragment {
       const uint32_t low4 = s.y >> 4 * block & 15, high2 = s.x >> (16 + 2 * block) & 3;
       return {half_bits(s.x, 0) * (byte_float(low4 | high2 << 4, 0) - 32.f), 0.f};
     } else if constexpr (U::kFp4) {
-      return {half_e8m0(word(s, block / 4) >> 8 * (block % 4) & 255), 0.f};
+      return {fp4_scale(word(s, block / 4) >> 8 * (block % 4) & 255), 0.f};
     } else {
       return {half_bits(word(s, block / 2), block % 2), 0.f};
     }

@@ -41,7 +41,6 @@ double estimate_us(const CudaLinearProblem& p, const CudaLimits& limits) {
   const double rounds = std::ceil(static_cast<double>(blocks) / limits.sms - 0.05);  // one block per multiprocessor
   double unit_us = 1.4 * (1 + 0.0025 * tokens);
   if (p.format == DType::Q4_1 || p.format == DType::Q4_K) unit_us *= 1.1;
-  if (p.format == DType::MXFP4) unit_us *= 1.3;  // not measured: a lookup, but one product
   if (p.format == DType::Q5_0 || p.format == DType::Q5_1 || p.format == DType::Q5_K || p.format == DType::Q6_K ||
       p.format == DType::Q8_0) {
     unit_us *= 1.4;

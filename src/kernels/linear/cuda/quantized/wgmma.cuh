@@ -137,8 +137,9 @@ __device__ __forceinline__ void decode_quarter(const UnitFragment<kFormat>& unit
           scale = __shfl_sync(0xffffffffu, scales.scale[run / 8][half][run % 2], source);
           if constexpr (U::kMinimum) minimum = __shfl_sync(0xffffffffu, scales.minimum[half][run % 2], source);
         }
-        __nv_bfloat162 v = __hadd2(as_pair(pairs[p]), as_pair(U::kMinusZero));  // exact
-        if constexpr (U::kWide) v = __hadd2(v, as_pair(more[p]));               // exact
+        __nv_bfloat162 v = as_pair(pairs[p]);
+        if constexpr (!U::kFp4) v = __hadd2(v, as_pair(U::kMinusZero));  // exact
+        if constexpr (U::kWide) v = __hadd2(v, as_pair(more[p]));        // exact
         v = U::kMinimum ? __hfma2(v, as_pair(scale), as_pair(minimum)) : __hmul2(v, as_pair(scale));
         a[2 * i + p / 2][p % 2 * 2 + half] = *reinterpret_cast<const uint32_t*>(&v);
       }
@@ -249,7 +250,9 @@ __global__ void __launch_bounds__(PackedTile<kFormat, kTokens>::kThreads, 1)
     float* tile = partials + warp * kTokens * kTileStride;
 #pragma unroll
     for (int j = 0; j < kTokens / 8; ++j) {
-      const float fragment[4] = {sums[4 * j], sums[4 * j + 1], sums[4 * j + 2], sums[4 * j + 3]};
+      float fragment[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) fragment[i] = sums[4 * j + i] * Unit<kFormat>::kSumFactor;
       put_fragment(tile, 8 * j, fragment);
     }
     finish_tiles(partials, 1, Tile::kWarps, kTokens, row, token, p.splits, 32 * Tile::kWarps, p.out);

@@ -2,24 +2,40 @@
 // the sums over each run (columns that share a scale).
 //
 // Weights reach the tensor cores as f16 (see unit_fragments.cuh), so x must be f16, too. A power of two per unit of a
-// token scales its largest number to 2^14; the rounding error of subnormals is below 2^-38 of it.
+// token scales its largest number to 2^14; the rounding error of subnormals is below 2^-38 of it. MXFP4's numbers are
+// bf16 below 2^-123; scaled to 2^26, x makes their products normal numbers.
 #pragma once
 
 #include "kernels/linear/cuda/quantized/unit_fragments.cuh"
 
 namespace millrace {
 
+// The reverse of unpack2().
+template <class T>
+__device__ __forceinline__ uint32_t pack2(float low, float high) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    const __nv_bfloat162 two = __floats2bfloat162_rn(low, high);
+    return *reinterpret_cast<const uint32_t*>(&two);
+  } else {
+    const __half2 two = __floats2half2_rn(low, high);
+    return *reinterpret_cast<const uint32_t*>(&two);
+  }
+}
+
 template <DType kFormat, int kTokens>
 struct UnitX {
   using U = Unit<kFormat>;
   static constexpr int kUnitBytes = kUnitColumns * 2;
   static constexpr int kPad = kTokens == 1 ? 0 : 64;  // between tokens, so that two of them cover all banks
-  static constexpr int kSums = U::kMinimum ? 2 : 1;
+  static constexpr int kSums = U::kFp4 ? 0 : U::kMinimum ? 2 : 1;
+  static constexpr int kTop = U::kFp4 ? 26 : 14;           // exponent that the largest number of a unit is scaled to
+  static constexpr bool kShifted = !U::kWide && !U::kFp4;  // odd pairs of weights are 16 times as large
+  using Number = std::conditional_t<U::kFp4, __nv_bfloat16, __half>;
 
   uint8_t* x;  // [token][unit][block][t][4 pairs]: a lane's part of a block is 16 bytes
   int tokens;
   int stride;      // bytes between tokens
-  float* starts;   // [unit][run][kTokens]: start values that cancel the offset of decoded weights
+  float* starts;   // [unit][run][kTokens]: start values that cancel the offset of decoded weights, if they have one
   float* plain;    // [unit][run][kTokens]: sums of x, for formats with minima
   float* factors;  // [unit][kTokens]: factor of a sum of products
 
@@ -30,8 +46,8 @@ struct UnitX {
   __device__ UnitX(uint8_t* shared, int tokens, int units)
       : x(shared), tokens(tokens), stride(units * kUnitBytes + kPad) {
     starts = reinterpret_cast<float*>(shared + tokens * stride);
-    plain = starts + (kSums - 1) * units * U::kRuns * kTokens;
-    factors = plain + units * U::kRuns * kTokens;
+    plain = starts + (U::kMinimum ? units * U::kRuns * kTokens : 0);
+    factors = starts + kSums * units * U::kRuns * kTokens;
   }
 
   __device__ float* end(int units) const { return factors + units * kTokens; }
@@ -47,31 +63,33 @@ struct UnitX {
     // Non-negative floats compare like their bits.
     const uint32_t largest = __reduce_max_sync(0xffffffffu, __float_as_uint(peak));
     const int exponent = min(max(static_cast<int>(largest >> 23) - 127, -100), 127);
-    const float scale = __uint_as_float(static_cast<uint32_t>(127 + 14 - exponent) << 23);
-    const float taken = !U::kBytewise && odd ? scale * 0.0625f : scale;
+    const float scale = __uint_as_float(static_cast<uint32_t>(127 + kTop - exponent) << 23);
+    const float taken = kShifted && odd ? scale * 0.0625f : scale;
     auto* to = reinterpret_cast<uint32_t*>(x + token * stride + unit * kUnitBytes + lane / 4 * 64) + lane % 4;
 #pragma unroll
     for (int t = 0; t < 4; ++t) {
       // Sums the rounded values: otherwise the offsets would not cancel.
-      const __half2 halves = __floats2half2_rn(v[2 * t] * taken, v[2 * t + 1] * taken);
-      if (live) to[4 * t] = *reinterpret_cast<const uint32_t*>(&halves);
-      const float2 two = __half22float2(halves);
+      const uint32_t pair = pack2<Number>(v[2 * t] * taken, v[2 * t + 1] * taken);
+      if (live) to[4 * t] = pair;
+      const float2 two = unpack2<Number>(pair);
       sum += two.x + two.y;
     }
-    if (!U::kBytewise && odd) sum *= 16;
-    float start = -sum * (U::kStoredZero + (!U::kBytewise && odd ? 64.f : 1024.f));
+    if constexpr (kSums > 0) {
+      if (kShifted && odd) sum *= 16;
+      float start = -sum * (U::kStoredZero + (kShifted && odd ? 64.f : 1024.f));
 #pragma unroll
-    for (int mask = 1; mask < kLanes; mask *= 2) {
-      start += __shfl_xor_sync(0xffffffffu, start, mask);
-      sum += __shfl_xor_sync(0xffffffffu, sum, mask);
-    }
-    if (live && lane % kLanes == 0) {
-      const int at = (unit * U::kRuns + lane / kLanes) * kTokens + token;
-      starts[at] = start;
-      if constexpr (U::kMinimum) plain[at] = sum;
+      for (int mask = 1; mask < kLanes; mask *= 2) {
+        start += __shfl_xor_sync(0xffffffffu, start, mask);
+        sum += __shfl_xor_sync(0xffffffffu, sum, mask);
+      }
+      if (live && lane % kLanes == 0) {
+        const int at = (unit * U::kRuns + lane / kLanes) * kTokens + token;
+        starts[at] = start;
+        if constexpr (U::kMinimum) plain[at] = sum;
+      }
     }
     if (live && lane == 0)
-      factors[unit * kTokens + token] = __uint_as_float(static_cast<uint32_t>(127 - 14 + exponent) << 23);
+      factors[unit * kTokens + token] = __uint_as_float(static_cast<uint32_t>(127 - kTop + exponent) << 23);
   }
 };
 
