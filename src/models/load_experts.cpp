@@ -142,7 +142,8 @@ SharedNames shared_names(const Weights::Layer& at) {
                {"mlp.shared_experts.down_proj.weight", "mlp.shared_expert.down_proj.weight"})};
 }
 
-// How many experts of the routed ones' width and format the shared expert equals; 0: it stays a feed-forward.
+// How many experts of the routed ones' width and format the shared expert equals; 0: it stays a feed-forward, as one
+// with a bias does.
 int64_t joinable_experts(const Weights::Layer& at, const DecoderConfig& c, const Matrices& routed) {
   const SharedNames names = shared_names(at);
   const int64_t width = rows_of(at, names.up), count = width / c.expert_width;
@@ -152,6 +153,7 @@ int64_t joinable_experts(const Weights::Layer& at, const DecoderConfig& c, const
   for (const TensorName& name : {names.gate, names.up, names.down}) {
     const TensorInfo* tensor = at.find(name);
     if (tensor == nullptr || tensor->dtype != format || routed.gate_up[0][0].dtype != format) return 0;
+    if (at.has({bias_name(name.gguf), bias_name(name.hf)})) return 0;
     // Columns of `down` become matrices of their own. A source computes whole rows only.
     const WeightSource& source = at.weights().source();
     if (count == 1) continue;

@@ -8,6 +8,11 @@
 
 namespace millrace {
 
+std::string bias_name(std::string weight) {
+  const auto at = weight.rfind(".weight");
+  return at == std::string::npos ? std::string() : weight.replace(at, std::string::npos, ".bias");
+}
+
 Weights::Weights(const WeightSource& source, Ops& ops, HostUnits host, ExpertsIn experts_in)
     : source_(source), ops_(ops), host_(std::move(host)), experts_in_(experts_in) {
   // Tables of RoPE frequencies; architectures that need them read them with the config.
@@ -307,16 +312,6 @@ std::vector<WeightView> Weights::find_bias(const std::string& name, const Linear
   std::swap(view.rows, view.cols);
   return in_layer_order(view, part.stored_by);
 }
-
-namespace {
-
-// Empty: a tensor of this name has no bias.
-std::string bias_name(std::string weight) {
-  const auto at = weight.rfind(".weight");
-  return at == std::string::npos ? std::string() : weight.replace(at, std::string::npos, ".bias");
-}
-
-}  // namespace
 
 // Null if no part has a bias.
 const Vector* Weights::stacked_bias(const std::vector<LinearPart>& parts) {

@@ -21,6 +21,9 @@ struct TensorName {
   std::string gguf, hf;
 };
 
+// The bias of a weight's name. Empty: a tensor of this name has none.
+std::string bias_name(std::string weight);
+
 // A matrix [rows, k]. Parts stacked along rows form one linear layer.
 struct LinearPart {
   TensorName name;

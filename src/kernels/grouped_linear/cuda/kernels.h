@@ -15,7 +15,6 @@ std::span<const Kernel<GroupedLinearOp>* const> cuda_grouped_tiles();        // 
 std::span<const Kernel<GroupedLinearOp>* const> cuda_grouped_packed();       // quantized weights
 const Kernel<GroupedLinearOp>* cuda_grouped_packed_pairs();                  // quantized weights, few tokens, Hopper
 std::span<const Kernel<GroupedLinearOp>* const> cuda_grouped_packed_flat();  // quantized weights, few pairs, Hopper
-const Kernel<GroupedLinearOp>* cuda_grouped_packed_tiles();                  // quantized weights, many pairs, Hopper
 const Kernel<GroupedLinearOp>* cuda_grouped_prompt();                        // 16-bit weights, prompts, Hopper
 const Kernel<GroupedLinearOp>* cuda_grouped_packed_prompt();                 // quantized weights, prompts, Hopper
 const Kernel<GroupedLinearOp>* cuda_grouped_simple();  // any format in the file's rows, f32 arithmetic

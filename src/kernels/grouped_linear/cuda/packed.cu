@@ -11,8 +11,12 @@ namespace millrace {
 #define MILLRACE_DECLARE(F) MILLRACE_GROUPED_INSTANCES(extern, F)
 MILLRACE_PACKED_FORMATS(MILLRACE_DECLARE)
 #undef MILLRACE_DECLARE
+extern template cudaError_t launch_grouped_packed<DType::MXFP4, 2>(const GroupedPackedParams&, dim3, const CudaStep&);
 
 namespace {
+
+// Tiles of 16 pairs pay off for MXFP4 only, whose blocks need few registers (measured on an H200).
+constexpr bool has_instance(DType format, int groups) { return groups != 2 || format == DType::MXFP4; }
 
 template <int kGroups>
 class PackedGrouped final : public Kernel<GroupedLinearOp> {
@@ -22,7 +26,8 @@ class PackedGrouped final : public Kernel<GroupedLinearOp> {
   std::string_view name() const override { return name_; }
 
   bool can_run(const Problem& p, const Hardware& hardware) const override {
-    return is_gpu(hardware) && is_packed_grouped(p) && most_tiles(p.pairs(), p.groups, kTokens) <= 65535;
+    return is_gpu(hardware) && is_packed_grouped(p) && has_instance(format_of_units(p.format), kGroups) &&
+           most_tiles(p.pairs(), p.groups, kTokens) <= 65535;
   }
   // Weights stream at the bandwidth of the device or at the rate of decoding, once for each tile of pairs. A block
   // waits about 3 us for offsets, rows and x before its first product; some four of a multiprocessor do so at once.
@@ -54,9 +59,13 @@ class PackedGrouped final : public Kernel<GroupedLinearOp> {
     if (a.sum) params.p.y = products;
     const dim3 grid(static_cast<unsigned>(ceil_div(tiles_of(a), kPackedWarps / params.warps_k)),
                     static_cast<unsigned>(most_tiles(a.routing.pairs(), a.weights->groups, kTokens)));
-    check_cuda(with_packed_format(
-                   format_of_units(a.weights->format),
-                   [&](auto format) { return launch_grouped_packed<format.value, kGroups>(params, grid, step); }),
+    check_cuda(with_packed_format(format_of_units(a.weights->format),
+                                  [&](auto format) {
+                                    if constexpr (has_instance(format.value, kGroups)) {
+                                      return launch_grouped_packed<format.value, kGroups>(params, grid, step);
+                                    }
+                                    return cudaErrorNotSupported;
+                                  }),
                "starting a grouped linear layer");
     if (a.sum) check_cuda(add_pairs(products, a.routing, a.y, step), "adding up experts");
   }
@@ -90,10 +99,18 @@ class PackedGrouped final : public Kernel<GroupedLinearOp> {
 
 }  // namespace
 
+bool is_packed_grouped(const GroupedLinearProblem& p) {
+  const bool has_units = with_packed_format(format_of_units(p.format), [](auto) { return cudaSuccess; }) == cudaSuccess;
+  return p.precision == Precision::Fast && has_units && p.x == DType::BF16 &&
+         cuda_packed_type(p.layout) == DType::BF16 && p.k % 32 == 0 && is_grouped_form(p) &&
+         (!p.gated || p.n % (2 * kUnitRows) == 0);
+}
+
 std::span<const Kernel<GroupedLinearOp>* const> cuda_grouped_packed() {
   static const PackedGrouped<1> few("cuda_packed_8", 4), wide("cuda_packed_8_wide", 1);
-  static const PackedGrouped<4> more("cuda_packed_32", 1);
-  static const Kernel<GroupedLinearOp>* const all[] = {&few, &wide, &more};
+  static const PackedGrouped<2> more("cuda_packed_16", 1);
+  static const PackedGrouped<4> many("cuda_packed_32", 1);
+  static const Kernel<GroupedLinearOp>* const all[] = {&few, &wide, &more, &many};
   return all;
 }
 

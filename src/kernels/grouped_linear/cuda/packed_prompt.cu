@@ -22,7 +22,7 @@ class PackedPrompt final : public Kernel<GroupedLinearOp> {
   }
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
     const double row_bytes = double(packed_linear_bytes(format_of_units(p.format), p.n, p.k)) / double(p.n);
-    return tiles_us(p, hardware, {kPromptPairs, 0.65, 0.4}, row_bytes, double(product_bytes(p)));
+    return tiles_us(p, hardware, {kPromptPairs, 0.7, 0.6}, row_bytes, double(product_bytes(p)));
   }
   size_t workspace_bytes(const Problem& p, const Hardware&) const override { return products_workspace(p); }
 
@@ -34,9 +34,10 @@ class PackedPrompt final : public Kernel<GroupedLinearOp> {
     if (a.sum) params.p.y = products;
     params.row_blocks = prompt_row_blocks(params.p);
     const int blocks = prompt_blocks(params, *executor.hardware);
-    check_cuda(with_packed_format(format_of_units(a.weights->format),
-                                  [&](auto format) { return launch_packed_prompt<format.value>(params, blocks, step); }),
-               "starting a grouped linear layer");
+    check_cuda(
+        with_packed_format(format_of_units(a.weights->format),
+                           [&](auto format) { return launch_packed_prompt<format.value>(params, blocks, step); }),
+        "starting a grouped linear layer");
     if (a.sum) check_cuda(add_pairs(products, a.routing, a.y, step), "adding up experts");
   }
 };

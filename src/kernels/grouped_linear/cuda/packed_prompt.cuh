@@ -13,9 +13,7 @@ inline constexpr int kPromptUnits = kPromptRows / kUnitRows;  // of 256 columns
 template <DType kFormat>
 struct PackedPromptShape {
   static constexpr int kUnitBytes = kPromptUnits * Unit<kFormat>::kSize, kRoom = 221 * 1024;
-  static constexpr int fixed(int x_slots) {
-    return 1024 + x_slots * kPromptXBytes + kPromptOutputBytes;
-  }
+  static constexpr int fixed(int x_slots) { return 1024 + x_slots * kPromptXBytes + kPromptOutputBytes; }
   static constexpr int kXSlots = fixed(5) + 2 * kUnitBytes <= kRoom ? 5 : 3;
   static constexpr int kUnitSlots = fixed(kXSlots) + 3 * kUnitBytes <= kRoom ? 3 : 2;
   static constexpr size_t kSharedBytes = fixed(kXSlots) + kUnitSlots * kUnitBytes;

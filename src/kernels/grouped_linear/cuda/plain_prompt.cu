@@ -25,8 +25,8 @@ __device__ __forceinline__ void copy_weights(const CUtensorMap& map, const Group
 }
 
 template <class T>
-__device__ __forceinline__ void feed(const CUtensorMap& map, const PromptParams& f, const int32_t* offsets, PromptItems items,
-                                     Ring ring) {
+__device__ __forceinline__ void feed(const CUtensorMap& map, const PromptParams& f, const int32_t* offsets,
+                                     PromptItems items, Ring ring) {
   const GroupedParams& p = f.p;
   const int steps = (p.k + kTileColumns - 1) / kTileColumns;
   items.feed(f, offsets, [&](const PromptItem& item) {
@@ -123,7 +123,7 @@ class PlainPrompt final : public Kernel<GroupedLinearOp> {
            p.groups <= kPromptMostGroups;
   }
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
-    return tiles_us(p, hardware, {kPromptPairs, 0.7, 0.8}, 2.0 * double(p.k), double(product_bytes(p)));
+    return tiles_us(p, hardware, {kPromptPairs, 0.68, 0.8}, 2.0 * double(p.k), double(product_bytes(p)));
   }
   size_t workspace_bytes(const Problem& p, const Hardware&) const override { return products_workspace(p); }
 
@@ -135,8 +135,9 @@ class PlainPrompt final : public Kernel<GroupedLinearOp> {
     if (a.sum) params.p.y = products;
     params.row_blocks = prompt_row_blocks(params.p);
     CUtensorMap weights;
-    const MatrixStack stack{a.weights->data.front(), a.weights->groups, a.weights->n, a.weights->k,
-                            packed_linear_stride(a.weights->k), a.weights->stride};
+    const MatrixStack stack{
+        a.weights->data.front(), a.weights->groups, a.weights->n, a.weights->k, packed_linear_stride(a.weights->k),
+        a.weights->stride};
     if (!describe(weights, a.weights->format, stack, {kTileColumns, kPromptRows / 2, true})) {
       check_cuda(cudaErrorInvalidValue, "describing experts");
     }

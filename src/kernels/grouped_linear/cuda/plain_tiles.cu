@@ -11,33 +11,28 @@
 #include "kernels/grouped_linear/cuda/sum_pairs.h"
 #include "kernels/grouped_linear/cuda/tile_copies.cuh"
 #include "kernels/linear/cuda/launch_kernel.h"
-#include "kernels/linear/cuda/wgmma.cuh"
 
 namespace millrace {
 namespace {
 
-// kWarpsM x kWarpsN warps; each has kTiles tiles of 16 rows times kGroups groups of eight pairs. With kWarpgroups four
-// warps form a product of 64 rows.
-template <int kWarpsM_, int kWarpsN_, int kTiles_, int kGroups_, int kStages_, int kBlocks_, bool kWarpgroups_>
+// kWarpsM x kWarpsN warps; each has kTiles tiles of 16 rows times kGroups groups of eight pairs.
+template <int kWarpsM_, int kWarpsN_, int kTiles_, int kGroups_, int kStages_, int kBlocks_>
 struct Shape {
   static constexpr int kWarpsM = kWarpsM_, kWarpsN = kWarpsN_, kTiles = kTiles_, kGroups = kGroups_;
   static constexpr int kStages = kStages_, kBlocks = kBlocks_;
-  static constexpr bool kWarpgroups = kWarpgroups_;
   static constexpr int kThreads = 32 * kWarpsM * kWarpsN;
   static constexpr int kRows = 16 * kWarpsM * kTiles, kPairs = 8 * kWarpsN * kGroups;
   static constexpr int kSums = 4 * kTiles * kGroups;
   static constexpr int kStageBytes = (kRows + kPairs) * kTileRowBytes;
   static constexpr size_t kSharedBytes = static_cast<size_t>(kStages) * kStageBytes + 1024;
   static constexpr bool kLarge = kPairs >= 128;
-  static constexpr double kPartOfBandwidth = kPairs <= 16 ? 0.93 : kWarpgroups ? 0.82 : kLarge ? 0.63 : 0.8;
+  static constexpr double kPartOfBandwidth = kPairs <= 16 ? 0.93 : kLarge ? 0.63 : 0.8;
   static_assert(!kLarge || StagedOutputs::bytes(kPairs, kRows) <= kStages * kStageBytes);
-  static_assert(!kWarpgroups || (kTiles == 1 && kWarpsN == 1 && kWarpsM % 4 == 0));
 };
 
-using Flat16 = Shape<4, 1, 1, 2, 5, 4, false>;
-using Flat64 = Shape<4, 1, 1, 8, 4, 3, false>;
-using Large = Shape<4, 2, 2, 8, 3, 2, false>;
-using Warpgroups = Shape<8, 1, 1, 16, 3, 2, true>;
+using Flat16 = Shape<4, 1, 1, 2, 5, 4>;
+using Flat64 = Shape<4, 1, 1, 8, 4, 3>;
+using Large = Shape<4, 2, 2, 8, 3, 2>;
 
 // Matrix row of row `row` of the block's tile. Rows beyond the matrix repeat its last one; their products are dropped.
 template <class S>
@@ -52,41 +47,29 @@ template <class T, class S>
 __device__ __forceinline__ void multiply_stage(const uint8_t* stage, int count, float (&sums)[S::kSums]) {
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const uint8_t* x = stage + S::kRows * kTileRowBytes;
-  if constexpr (S::kWarpgroups) {
-    const uint64_t a = matrix_descriptor(stage + warp / 4 * 64 * kTileRowBytes), b = matrix_descriptor(x);
-    begin_products();
+  const int warp_m = warp % S::kWarpsM, first_pair = warp / S::kWarpsM * 8 * S::kGroups;
+  const uint32_t weights = shared_address(stage), pairs = shared_address(x);
 #pragma unroll
-    for (int step = 0; step < kTileColumns / 16; ++step) {  // descriptors count units of 16 bytes
-      WarpgroupProduct<T, S::kPairs>::run(sums, a + 2 * step, b + 2 * step, 1);
+  for (int step = 0; step < kTileColumns / 16; ++step) {
+    uint32_t a[S::kTiles][4];
+#pragma unroll
+    for (int tile = 0; tile < S::kTiles; ++tile) {
+      load_fragment(a[tile], weights + tile_offset((warp_m * S::kTiles + tile) * 16 + lane % 16, 2 * step + lane / 16));
     }
-    commit_products();
-    wait_products<0>();
-  } else {
-    const int warp_m = warp % S::kWarpsM, first_pair = warp / S::kWarpsM * 8 * S::kGroups;
-    const uint32_t weights = shared_address(stage), pairs = shared_address(x);
 #pragma unroll
-    for (int step = 0; step < kTileColumns / 16; ++step) {
-      uint32_t a[S::kTiles][4];
+    for (int group = 0; group < S::kGroups; group += 2) {
+      if (first_pair + 8 * group >= count) continue;
+      uint32_t b[4];
+      load_fragment(b, pairs + tile_offset(first_pair + 8 * (group + lane / 16) + lane % 8, 2 * step + lane / 8 % 2));
 #pragma unroll
       for (int tile = 0; tile < S::kTiles; ++tile) {
-        load_fragment(a[tile],
-                      weights + tile_offset((warp_m * S::kTiles + tile) * 16 + lane % 16, 2 * step + lane / 16));
-      }
 #pragma unroll
-      for (int group = 0; group < S::kGroups; group += 2) {
-        if (first_pair + 8 * group >= count) continue;
-        uint32_t b[4];
-        load_fragment(b, pairs + tile_offset(first_pair + 8 * (group + lane / 16) + lane % 8, 2 * step + lane / 8 % 2));
+        for (int i = 0; i < 2; ++i) {
+          const int at = 4 * (tile * S::kGroups + group + i);
+          float d[4] = {sums[at], sums[at + 1], sums[at + 2], sums[at + 3]};
+          mma<T>(d, a[tile][0], a[tile][1], a[tile][2], a[tile][3], b[2 * i], b[2 * i + 1]);
 #pragma unroll
-        for (int tile = 0; tile < S::kTiles; ++tile) {
-#pragma unroll
-          for (int i = 0; i < 2; ++i) {
-            const int at = 4 * (tile * S::kGroups + group + i);
-            float d[4] = {sums[at], sums[at + 1], sums[at + 2], sums[at + 3]};
-            mma<T>(d, a[tile][0], a[tile][1], a[tile][2], a[tile][3], b[2 * i], b[2 * i + 1]);
-#pragma unroll
-            for (int j = 0; j < 4; ++j) sums[at + j] = d[j];
-          }
+          for (int j = 0; j < 4; ++j) sums[at + j] = d[j];
         }
       }
     }
@@ -144,48 +127,40 @@ __device__ __forceinline__ void store_tile(const GroupedParams& p, const PairTil
 template <class T, class S>
 __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     multiply_tiles(const __grid_constant__ GroupedParams p, int64_t stride) {
-#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  constexpr bool kCompiles = true;
-#else
-  constexpr bool kCompiles = !S::kWarpgroups;  // other targets lack these instructions and never launch this kernel
-#endif
-  if constexpr (kCompiles) {
-    extern __shared__ uint8_t raw[];
-    uint8_t* stages = raw + (1024 - shared_address(raw) % 1024) % 1024;
-    let_next_kernel_start();
-    wait_for_previous_kernel();
-    const PairTile tile = find_tile(p.offsets, p.groups, S::kPairs, static_cast<int>(blockIdx.y));
-    if (tile.count == 0) return;
-    const T* matrix = reinterpret_cast<const T*>(p.matrix(tile.group));
-    const T* x = reinterpret_cast<const T*>(p.x);
-    const TileCopies<T, S::kRows, S::kThreads> weights([&](int row) { return matrix + matrix_row<S>(p, row) * stride; },
-                                                       p.k);
-    const TileCopies<T, S::kPairs, S::kThreads> pairs(
-        [&](int i) { return i < tile.count ? x + p.x_row(p.order[tile.first + i]) * p.x_stride : nullptr; }, p.k);
-    const int steps = (p.k + kTileColumns - 1) / kTileColumns;
-    const auto request = [&](int step) {
-      uint8_t* stage = stages + step % S::kStages * S::kStageBytes;
-      if (step < steps) {
-        weights.start(stage, step, matrix);
-        pairs.start(stage + S::kRows * kTileRowBytes, step, matrix);
-      }
-      commit_copies();  // one group for each step, even an empty one
-    };
-    float sums[S::kSums];
-#pragma unroll
-    for (float& sum : sums) sum = 0;
-#pragma unroll
-    for (int step = 0; step < S::kStages - 1; ++step) request(step);
-#pragma unroll 1
-    for (int step = 0; step < steps; ++step) {
-      wait_copies<S::kStages - 2>();
-      if constexpr (S::kWarpgroups) publish_tile();
-      __syncthreads();  // the stage is complete, and all warps have left the one that is requested next
-      request(step + S::kStages - 1);
-      multiply_stage<T, S>(stages + step % S::kStages * S::kStageBytes, tile.count, sums);
+  extern __shared__ uint8_t raw[];
+  uint8_t* stages = raw + (1024 - shared_address(raw) % 1024) % 1024;
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  const PairTile tile = find_tile(p.offsets, p.groups, S::kPairs, static_cast<int>(blockIdx.y));
+  if (tile.count == 0) return;
+  const T* matrix = reinterpret_cast<const T*>(p.matrix(tile.group));
+  const T* x = reinterpret_cast<const T*>(p.x);
+  const TileCopies<T, S::kRows, S::kThreads> weights([&](int row) { return matrix + matrix_row<S>(p, row) * stride; },
+                                                     p.k);
+  const TileCopies<T, S::kPairs, S::kThreads> pairs(
+      [&](int i) { return i < tile.count ? x + p.x_row(p.order[tile.first + i]) * p.x_stride : nullptr; }, p.k);
+  const int steps = (p.k + kTileColumns - 1) / kTileColumns;
+  const auto request = [&](int step) {
+    uint8_t* stage = stages + step % S::kStages * S::kStageBytes;
+    if (step < steps) {
+      weights.start(stage, step, matrix);
+      pairs.start(stage + S::kRows * kTileRowBytes, step, matrix);
     }
-    store_tile<S>(p, tile, sums, stages);
+    commit_copies();  // one group for each step, even an empty one
+  };
+  float sums[S::kSums];
+#pragma unroll
+  for (float& sum : sums) sum = 0;
+#pragma unroll
+  for (int step = 0; step < S::kStages - 1; ++step) request(step);
+#pragma unroll 1
+  for (int step = 0; step < steps; ++step) {
+    wait_copies<S::kStages - 2>();
+    __syncthreads();  // the stage is complete, and all warps have left the one that is requested next
+    request(step + S::kStages - 1);
+    multiply_stage<T, S>(stages + step % S::kStages * S::kStageBytes, tile.count, sums);
   }
+  store_tile<S>(p, tile, sums, stages);
 }
 
 template <class S>
@@ -194,11 +169,11 @@ class PlainTiles final : public Kernel<GroupedLinearOp> {
   explicit PlainTiles(std::string_view name) : name_(name) {}
   std::string_view name() const override { return name_; }
   bool can_run(const Problem& p, const Hardware& hardware) const override {
-    return is_gpu(hardware) && (!S::kWarpgroups || hardware.architecture == 90) && is_plain_grouped(p) &&
-           p.k % 8 == 0 && most_tiles(p.pairs(), p.groups, S::kPairs) <= 65535;
+    return is_gpu(hardware) && is_plain_grouped(p) && p.k % 8 == 0 &&
+           most_tiles(p.pairs(), p.groups, S::kPairs) <= 65535;
   }
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
-    constexpr double kPartOfPeak = S::kWarpgroups ? 0.5 : S::kLarge ? 0.4 : 0.3;
+    constexpr double kPartOfPeak = S::kLarge ? 0.4 : 0.3;
     return tiles_us(p, hardware, {S::kPairs, kPartOfPeak, S::kPartOfBandwidth}, 2.0 * double(p.k), kProductBytes);
   }
   size_t workspace_bytes(const Problem& p, const Hardware&) const override {
@@ -239,8 +214,7 @@ std::span<const Kernel<GroupedLinearOp>* const> cuda_grouped_tiles() {
   static const PlainTiles<Flat16> flat16("cuda_tiles_16");
   static const PlainTiles<Flat64> flat64("cuda_tiles_64");
   static const PlainTiles<Large> large("cuda_tiles_128");
-  static const PlainTiles<Warpgroups> warpgroups("cuda_wgmma_128");
-  static const Kernel<GroupedLinearOp>* const all[] = {&flat16, &flat64, &warpgroups, &large};
+  static const Kernel<GroupedLinearOp>* const all[] = {&flat16, &flat64, &large};
   return all;
 }
 

@@ -116,8 +116,8 @@ struct PromptItems {
   }
 };
 
-// One feeding thread's copies of an item's rows of x: eight threads share a row. Rows beyond the item's pairs repeat its
-// first one: their products are dropped.
+// One feeding thread's copies of an item's rows of x: eight threads share a row. Rows beyond the item's pairs repeat
+// its first one: their products are dropped.
 template <class T>
 class PairCopies {
  public:

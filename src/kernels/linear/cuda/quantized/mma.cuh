@@ -144,7 +144,8 @@ __device__ __forceinline__ void multiply_block(const UnitFragment<kFormat>& unit
 
 // Blocks per multiprocessor that fit without register spills.
 __host__ __device__ constexpr int packed_blocks_resident(DType format, int groups) {
-  return groups == 1 && (format == DType::Q4_0 || format == DType::Q4_K || format == DType::MXFP4) ? 3 : 2;
+  if (format == DType::MXFP4) return groups <= 2 ? 3 : 2;
+  return groups == 1 && (format == DType::Q4_0 || format == DType::Q4_K) ? 3 : 2;
 }
 
 // Stores a warp's sums of a tile for the addition of all warps' parts.
