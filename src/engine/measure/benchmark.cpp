@@ -16,6 +16,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Prompts of so many tokens that one step computes.
+int64_t prompts_of_step(const LoadOptions& options, int64_t batch, int64_t tokens) {
+  return std::clamp<int64_t>(std::min({options.rows / tokens, options.sequences, options.logit_rows}), 1, batch);
+}
+
 // Sequences of random tokens, filled to a depth and then extended step by step.
 class Streams {
  public:
@@ -46,17 +51,25 @@ class Streams {
     for (size_t i = 0; drafter_ != nullptr && i < tables_.size(); ++i) drafter_->forget(i);
   }
 
-  // Extends every sequence from `past` by `count` tokens, in steps as large as the runner allows.
+  // Extends every sequence from `past` by `count` tokens, in steps as large as the runner allows. Steps hold several
+  // prompts, as those of the engine do.
   void prefill(int32_t past, int32_t count) {
-    for (size_t row = 0; row < tables_.size(); ++row) {
+    const auto together = static_cast<size_t>(prompts_of_step(runner_.options(), test_.batch, count));
+    for (size_t first = 0; first < tables_.size(); first += together) {
+      const size_t end = std::min(tables_.size(), first + together);
       for (int32_t done = 0; done < count;) {
         const int32_t rows = std::min<int32_t>(count - done, static_cast<int32_t>(runner_.options().rows));
-        step_.clear();
         const auto wanted = done + rows == count ? StepBatch::Logits::Last : StepBatch::Logits::None;
-        step_.add(slice(row, past + done, rows), past + done, past + count, tables_[row].pages(), wanted,
-                  slots_[row].id(), adapter(row));
+        step_.clear();
+        std::vector<FollowedRows> followed;
+        for (size_t row = first; row < end; ++row) {
+          followed.push_back({row, tokens_of(row, past + done + rows + 1), tables_[row].pages(),
+                              static_cast<int32_t>(step_.rows()), past + done, rows});
+          step_.add(slice(row, past + done, rows), past + done, past + count, tables_[row].pages(), wanted,
+                    slots_[row].id(), adapter(row));
+        }
         runner_.run(step_.batch());
-        follow({{row, tokens_of(row, past + done + rows + 1), tables_[row].pages(), 0, past + done, rows}});
+        follow(followed);
         done += rows;
         throw_if_interrupted();
       }
@@ -228,10 +241,15 @@ StepCost case_cost(Runner& runner, const BenchmarkCase& t, Runner* passes) {
     add(step_cost(runner, t.batch, t.batch, t.depth + t.tokens / 2, t.batch), t.tokens);
     return total;
   }
+  const int64_t together = prompts_of_step(runner.options(), t.batch, t.tokens), rest = t.batch % together;
   for (int64_t done = 0; done < t.tokens;) {
     const int64_t rows = std::min<int64_t>(t.tokens - done, runner.options().rows);
     done += rows;
-    add(step_cost(runner, rows, 1, t.depth + done, 1), t.batch);
+    const auto add_steps = [&](int64_t prompts, int64_t times) {
+      if (prompts * times > 0) add(step_cost(runner, prompts * rows, prompts, t.depth + done, prompts), times);
+    };
+    add_steps(together, t.batch / together);
+    add_steps(rest, 1);
   }
   return total;
 }

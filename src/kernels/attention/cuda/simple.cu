@@ -1,5 +1,6 @@
 // Simple attention: one block per query row and head, f32 arithmetic, any head size, any KV format, values of another
 // width than keys, latent rows.
+#include "base/rounding.h"
 #include "kernels/attention/attention.h"
 #include "kernels/attention/scores.h"
 #include "kernels/cuda/cost.h"
@@ -122,7 +123,8 @@ class CudaSimpleAttention final : public AttentionKernel {
                         a.tables};
     const dim3 grid(static_cast<unsigned>(a.sequences.size()), static_cast<unsigned>(a.heads),
                     static_cast<unsigned>(a.tables.longest_slice));
-    const size_t shared = static_cast<size_t>(a.kv.key_dim) * sizeof(float);
+    // The compiler reads q in vectors of four, the last one in whole.
+    const auto shared = static_cast<size_t>(round_up(a.kv.key_dim, 4)) * sizeof(float);
     attend<<<grid, kThreads, shared, static_cast<cudaStream_t>(executor.queue)>>>(params);
   }
 };
