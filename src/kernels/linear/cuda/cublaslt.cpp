@@ -1,5 +1,5 @@
 // cuBLASLt as a candidate for every number of rows. Quantized weights are first dequantized to 16 bits, which pays off
-// for long prompts.
+// for long prompts. F32 weights, those of routers, are not rounded: x is widened instead.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,11 +24,16 @@ class CublasLtLinear final : public LinearKernel {
     if (!is_gpu(hardware) || p.precision == Precision::Exact) return false;
     if (p.x != DType::BF16 && p.x != DType::F16) return false;
     if (p.layout != cuda_rows_layout().name() && cuda_packed_type(p.layout) != p.x) return false;
+    if (p.format == DType::F32) return base_ == nullptr && !p.gated && p.k % 8 == 0 && gemm().available();
     return p.k % 8 == 0 && p.n % 8 == 0 && gemm().available();
   }
 
   double estimate_us(const Problem& p, const Hardware& h) const override {
     const double elements = double(p.n) * double(p.k);
+    if (p.format == DType::F32) {
+      const double product_us = 2 * elements * double(p.m) / (0.5 * h.ceilings.f32_gflops) * 1e-3;
+      return gpu_us(6.0 * double(p.m * p.k), h) + gpu_us(4 * elements, h) + product_us;
+    }
     const double weights = 2 * elements, operations = 2 * elements * double(p.m);
     const double streamed = weights * (1 + 0.0008 * double(p.m)) / (0.97 * h.ceilings.read_gbs);
     const double multiplied = operations / (0.95 * h.ceilings.bf16_gflops);
@@ -44,12 +49,14 @@ class CublasLtLinear final : public LinearKernel {
   double burden(const Problem& p) const override { return p.m <= kMostDecoding ? 1.03 : 1; }
 
   size_t workspace_bytes(const Problem& p, const Hardware&) const override {
+    if (p.format == DType::F32) return CublasLtGemm::kWorkspaceBytes + static_cast<size_t>(p.m * p.k) * sizeof(float);
     const size_t gate_up = p.gated ? static_cast<size_t>(p.m * p.n) * 2 : 0;
     return CublasLtGemm::kWorkspaceBytes + written_out(p.format, p.x, p.n, p.k) + gate_up;
   }
 
   void run(const Args& a, const Executor& executor) const override {
     const LinearWeights& w = *a.weights;
+    if (w.format == DType::F32) return run_f32(a, executor);
     const void* weights = w.data;
     std::byte* scratch = executor.workspace + CublasLtGemm::kWorkspaceBytes;
     if (w.format != a.x.dtype) {
@@ -80,6 +87,17 @@ class CublasLtLinear final : public LinearKernel {
 
  private:
   static constexpr int64_t kMostDecoding = 64;
+
+  static void run_f32(const Args& a, const Executor& executor) {
+    const LinearWeights& w = *a.weights;
+    if (a.y.dtype != DType::F32) return cuda_f32_rows_linear()->run(a, executor);
+    const Matrix x{DType::F32, a.x.rows, w.k, w.k, executor.workspace + CublasLtGemm::kWorkspaceBytes};
+    cuda_widen(a.x, x, executor.queue);
+    gemm().run({DType::F32, DType::F32, w.n, w.k, a.x.rows, x.stride, a.y.stride, a.accumulate, alignment_of(a.y)},
+               x.data, w.data, a.y.data, {executor.workspace, CublasLtGemm::kWorkspaceBytes},
+               static_cast<cudaStream_t>(executor.queue));
+    if (a.bias != nullptr) cuda_add_bias(a.y, a.bias, executor.queue);
+  }
 
   // Proposals are measured at the bucket's row count with a plain output; for other sizes and outputs cuBLASLt's list
   // has another order.
