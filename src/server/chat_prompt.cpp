@@ -245,6 +245,10 @@ ChatPrompt make_chat_prompt(const ChatRequest& r, const ServedModel& model) {
   prompt.forced_call = !tools.empty() && must_call(r.tool_choice);
   const std::string continued = continued_content(r);
 
+  for (const char* own : {"messages", "tools"}) {  // they would be replaced without a word
+    if (!r.chat_template_kwargs.contains(own)) continue;
+    fail_field("chat_template_kwargs", "invalid_value", "'{}' is a field of the request, not a variable", own);
+  }
   Json context = r.chat_template_kwargs;
   context["messages"] = template_messages(r.messages);
   const bool opens = r.opens_answer && continued.empty();

@@ -128,7 +128,7 @@ TABLE = {
          lambda a, p: len(a["choices"][0]["message"]["tool_calls"]) == 1, [("no", TYPE)]),
         ("reasoning_effort", "none", {}, same, [("high", "unsupported_value"), ("huge", None)]),
         ("thinking_budget", None, {}, same, [(5, "unsupported_value"), (-1, LEAST)]),
-        ("chat_template_kwargs", {"x": 1}, {}, same, [([], TYPE)]),
+        ("chat_template_kwargs", {"x": 1}, {}, same, [([], TYPE), ({"messages": []}, WORDS)]),
         ("functions", [TOOL], {"function_call": {"name": "look"}, "max_tokens": 100},
          lambda a, p: isinstance(json.loads(a["choices"][0]["message"]["function_call"]["arguments"])["up"], bool), [([{"description": "x"}], None), (3, TYPE)]),
         ("function_call", "none", {"functions": [TOOL]}, same, [("required", None), ({}, None)]),
