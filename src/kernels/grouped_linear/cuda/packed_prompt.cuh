@@ -2,7 +2,7 @@
 // and scale them in registers, which are the first operand of their products.
 #pragma once
 
-#include "kernels/grouped_linear/cuda/prompt.cuh"
+#include "kernels/grouped_linear/cuda/prompt_outputs.cuh"
 #include "kernels/linear/cuda/quantized/scaled_fragments.cuh"
 #include "kernels/linear/cuda/quantized/wgmma_registers.cuh"
 

@@ -1,7 +1,7 @@
 // 16-bit weights of prompts on Hopper (prompt.cuh): the copy engine brings weights, the feeding threads gather x.
 #include "hardware/cuda/check.h"
 #include "kernels/grouped_linear/cuda/kernels.h"
-#include "kernels/grouped_linear/cuda/prompt.cuh"
+#include "kernels/grouped_linear/cuda/prompt_outputs.cuh"
 #include "kernels/grouped_linear/cuda/sum_pairs.h"
 #include "kernels/linear/cuda/tensor_map.h"
 
