@@ -135,7 +135,13 @@ class PeftConfig {
     return *found;
   }
   // PEFT matches the end of a module's name, from the beginning of one of its parts on.
-  static Regex matcher(const std::string& key) { return Regex("\\A(?:.*\\.)?(?:" + key + ")\\z"); }
+  Regex matcher(const std::string& key) const {
+    try {
+      return Regex("\\A(?:.*\\.)?(?:" + key + ")\\z");
+    } catch (const Error& e) {
+      fail(e.kind(), "{}: a pattern of a rank or alpha: {}", origin_, e.what());
+    }
+  }
   static double first_match(const std::vector<Rule>& rules, const std::string& module, double usual) {
     for (const Rule& rule : rules) {
       bool matches = false;
@@ -249,6 +255,7 @@ AdapterFile read_gguf_adapter(const fs::path& path) {
   if (const auto type = keys.string("adapter.type").value_or(""); type != "lora")
     refuse(path.string(), fmt::format("adapter.type '{:.80}'", type));
   if (keys.find("adapter.alora.invocation_tokens") != nullptr) refuse(path.string(), "invocation tokens (aLoRA)");
+  file.architecture = keys.string("general.architecture").value_or("");
   const double alpha = keys.number("adapter.lora.alpha").value_or(0);
   if (!std::isfinite(alpha)) fail(ErrorKind::BadFile, "{}: adapter.lora.alpha is not a number", path.string());
   Pairs pairs;

@@ -27,6 +27,7 @@ struct AdapterPair {
 struct AdapterFile {
   std::string origin;
   WeightSource::Convention convention = WeightSource::Convention::HuggingFace;
+  std::string architecture;  // of the models it is for, as GGUF files name it; empty: not said
   std::vector<MappedFile> files;
   std::vector<AdapterPair> pairs;  // by module
 };

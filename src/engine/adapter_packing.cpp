@@ -1,5 +1,6 @@
 #include "engine/adapter_packing.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <map>
@@ -32,6 +33,7 @@ class Packing {
   Packing(const AdapterFile& file, const Weights& weights, const Model& model, DType format)
       : file_(file), weights_(weights), format_(format), foreign_(file.convention != weights.source().convention()) {
     if (model.pools()) fail(ErrorKind::Unsupported, "{}: models that pool take no adapters", file.origin);
+    if (!foreign_ && !file.architecture.empty()) check_architecture();
     if (foreign_ && !model.keeps_row_order()) {
       fail(ErrorKind::Unsupported,
            "{}: this architecture stores rows in another order in {}; convert the adapter or the model", file.origin,
@@ -55,6 +57,13 @@ class Packing {
   }
 
  private:
+  // Layers of different architectures have the same names, and sometimes the same shapes.
+  void check_architecture() const {
+    const Architecture& own = find_architecture(weights_.source());
+    if (std::find(own.gguf.begin(), own.gguf.end(), file_.architecture) != own.gguf.end()) return;
+    fail(ErrorKind::Unsupported, "{}: is an adapter of a model of architecture '{:.80}', this one is '{}'",
+         file_.origin, file_.architecture, own.name);
+  }
   [[noreturn]] void refuse_layer(const std::string& module) const {
     if (module.ends_with(".kv_b_proj") || module.ends_with(".attn_kv_b.weight")) {
       fail(ErrorKind::Unsupported, "{}: changes '{}', which latent attention takes apart: it takes no adapters",

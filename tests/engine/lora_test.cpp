@@ -381,7 +381,7 @@ TEST_F(HostileLora, ConfigsAreRefusedByName) {
   EXPECT_THAT(with("r", 3), HasSubstr("rank"));
   EXPECT_THAT(with("r", "many"), HasSubstr("r is missing or not a number"));
   EXPECT_THAT(with("lora_alpha", nullptr), HasSubstr("lora_alpha"));
-  EXPECT_THAT(with("rank_pattern", {{"(", 4}}), testing::Not(""));
+  EXPECT_THAT(with("rank_pattern", {{"(", 4}}), HasSubstr("a pattern of a rank or alpha: the regex"));
   EXPECT_THAT(with("rank_pattern", 4), HasSubstr("rank_pattern"));
   EXPECT_NE(problem(R"({"r": NaN, "lora_alpha": 1})"), "");
   EXPECT_NE(problem("[1"), "");
@@ -506,6 +506,17 @@ TEST_F(HostileExperts, SingleExpertsAreCheckedAgainstTheModel) {
   EXPECT_THAT(tensors("experts.5.gate_proj", "experts.5.down_proj"), testing::Not(""));
   EXPECT_THAT(changed("qwen3_moe_some", "adapter_config.json", "\"r\": 3", "\"r\": 5"), HasSubstr("rank"));
   EXPECT_THAT(problem(loras_folder() / "mixtral_each"), HasSubstr("the model has"));
+}
+
+TEST(LoraArchitecture, OfAGgufAdapterIsTheModels) {
+  const auto runner = load_for_adapters(goldens_folder() / "llama_gqa" / "model.gguf", {.context = 64, .rows = 64});
+  EXPECT_NO_THROW(runner->rank().read_adapter(loras_folder() / "llama" / "adapter.gguf"));
+  try {
+    runner->rank().read_adapter(loras_folder() / "qwen3" / "adapter.gguf");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("architecture 'qwen3'"));
+  }
 }
 
 TEST_F(HostileLora, AModelIsNoAdapter) {

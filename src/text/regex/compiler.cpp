@@ -120,7 +120,7 @@ class Compiler {
   }
 
   [[noreturn]] void refuse(const char* why) const {
-    fail(ErrorKind::Unsupported, "the tokenizer's regex '{}' {}", pattern_.substr(0, 200), why);
+    fail(ErrorKind::Unsupported, "the regex '{}' {}", pattern_.substr(0, 200), why);
   }
 
   uint32_t set_index(const CodeSet& set) {

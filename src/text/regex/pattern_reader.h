@@ -74,7 +74,7 @@ class PatternReader {
     if (is_ecma())
       fail(ErrorKind::Usage, "the regular expression {} at character {}", why,
            count_characters(pattern_.substr(0, position_)) + 1);
-    fail(ErrorKind::Unsupported, "the tokenizer's regex '{}{}' {}", pattern_.substr(0, kShown),
+    fail(ErrorKind::Unsupported, "the regex '{}{}' {}", pattern_.substr(0, kShown),
          pattern_.size() > kShown ? "..." : "", why);
   }
 
