@@ -8,6 +8,7 @@
 #pragma once
 
 #include "kernels/grouped_linear/cuda/tile_copies.cuh"
+#include "kernels/grouped_linear/cuda/unit_tile.cuh"
 #include "kernels/linear/cuda/launch_kernel.h"
 #include "kernels/linear/cuda/quantized/scaled_fragments.cuh"
 #include "kernels/linear/cuda/quantized/wgmma_registers.cuh"
@@ -61,14 +62,6 @@ __device__ __forceinline__ FlatItem flat_item(const GroupedFlatParams& f, const 
   return {find_tile(offsets, f.p.groups, size, tile), index - tile * f.row_blocks};
 }
 
-// Tile of the group's matrix that warp `warp` multiplies. Tiles beyond the matrix repeat its last one; their products
-// are dropped.
-__device__ __forceinline__ int flat_tile(const GroupedParams& p, int rows, int warp) {
-  if (p.half == 0) return min(rows * kFlatItemTiles + warp, (p.n - 1) / kUnitRows);
-  const int tiles = p.half / kUnitRows, half = kFlatItemTiles / 2;
-  return min(rows * half + warp % half, tiles - 1) + (warp < half ? 0 : tiles);
-}
-
 // Run by one warp. Lane i copies units of tile i. Rows of x beyond the tile's pairs keep what the slot held: they only
 // affect products that nobody stores.
 template <DType kFormat, class S>
@@ -81,7 +74,7 @@ __device__ __forceinline__ void fill_slots(const GroupedFlatParams& f, const int
     const FlatItem item = flat_item(f, offsets, S::kPairs, index);
     if (item.pairs.count == 0) break;
     const int row = lane < item.pairs.count ? p.x_row(p.order[item.pairs.first + lane]) : 0;
-    const int tile = flat_tile(p, item.rows, lane % kFlatItemTiles);
+    const int tile = unit_tile<kFlatItemTiles>(p, item.rows, lane % kFlatItemTiles);
     const auto* from =
         reinterpret_cast<const uint8_t*>(p.matrix(item.pairs.group)) + static_cast<int64_t>(tile) * f.units * kSize;
 #pragma unroll 1

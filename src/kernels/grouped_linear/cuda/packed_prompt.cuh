@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/grouped_linear/cuda/prompt_outputs.cuh"
+#include "kernels/grouped_linear/cuda/unit_tile.cuh"
 #include "kernels/linear/cuda/quantized/scaled_fragments.cuh"
 #include "kernels/linear/cuda/quantized/wgmma_registers.cuh"
 
@@ -22,14 +23,6 @@ struct PackedPromptShape {
   using Units = PromptRing<kUnitSlots, kUnitBytes>;
 };
 
-// Tile of the group's matrix that `index`, of 16, stands for. Tiles beyond the matrix repeat its last one; their
-// products are dropped.
-__device__ __forceinline__ int prompt_tile(const GroupedParams& p, int rows, int index) {
-  if (p.half == 0) return min(rows * kPromptUnits + index, (p.n - 1) / kUnitRows);
-  const int tiles = p.half / kUnitRows, half = kPromptUnits / 2;
-  return min(rows * half + index % half, tiles - 1) + (index < half ? 0 : tiles);
-}
-
 template <DType kFormat, class S>
 __device__ __forceinline__ void feed_packed(const PromptParams& f, const int32_t* offsets, PromptItems items,
                                             typename S::Xs xs, typename S::Units units) {
@@ -38,8 +31,9 @@ __device__ __forceinline__ void feed_packed(const PromptParams& f, const int32_t
   const int count = (p.k + kUnitColumns - 1) / kUnitColumns, thread = static_cast<int>(threadIdx.x);
   items.feed(f, offsets, [&](const PromptItem& item) {
     const PairCopies<__nv_bfloat16> pairs(p, item);
-    const auto* from = reinterpret_cast<const uint8_t*>(p.matrix(item.group)) +
-                       static_cast<int64_t>(prompt_tile(p, item.rows, thread % kPromptUnits)) * count * kSize;
+    const auto* from =
+        reinterpret_cast<const uint8_t*>(p.matrix(item.group)) +
+        static_cast<int64_t>(unit_tile<kPromptUnits>(p, item.rows, thread % kPromptUnits)) * count * kSize;
 #pragma unroll 1
     for (int step = 0; step < 4 * count; ++step) {
       if (step % 4 == 0 && thread < 32) {
