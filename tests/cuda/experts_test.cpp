@@ -322,6 +322,15 @@ TEST_P(CudaGroupedLinear, AllForms) {
   }
 }
 
+// More tiles than multiprocessors: blocks that stay take several, whose rings go on from one to the next.
+TEST_P(CudaGroupedLinear, ManyTiles) {
+  const DType format = GetParam(), x = format == DType::F16 ? DType::F16 : DType::BF16;
+  Random random(29);
+  EXPECT_GT(check({format, x, 600, 8, 2, 4416, width(format, 200), Spread::Even, true, false, true}, random, pool_), 0);
+  EXPECT_GT(check({format, x, 600, 8, 2, 4408, width(format, 200), Spread::Even, false, true, false}, random, pool_),
+            0);
+}
+
 // Rows longer than any ring of stages, and more columns than a block has.
 TEST_P(CudaGroupedLinear, LongRows) {
   const DType format = GetParam(), x = format == DType::F16 ? DType::F16 : DType::BF16;
