@@ -16,6 +16,16 @@ TEST(BenchmarkCases, TheCacheIsSizedForTheLargestCaseAndNotForTheLongestOfTheWid
   EXPECT_EQ(options.kv_tokens, 158 * 64);  // 10100 positions in pages of 64
 }
 
+TEST(BenchmarkCases, StepsHoldAsManyPromptsAsHaveRoom) {
+  LoadOptions options;
+  options.rows = 8192;
+  options.sequences = options.logit_rows = 32;
+  EXPECT_EQ(prompts_of_step(options, 32, 1024), 8);
+  EXPECT_EQ(prompts_of_step(options, 3, 100), 3);
+  EXPECT_EQ(prompts_of_step(options, 64, 1), 32);
+  EXPECT_EQ(prompts_of_step(options, 4, 20000), 1);
+}
+
 TEST(BenchmarkCases, TheLargestAreLeftOutUntilTheRestFits) {
   std::vector<BenchmarkCase> cases;
   for (const int32_t batch : {1, 256, 8, 64}) {

@@ -16,11 +16,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Prompts of so many tokens that one step computes.
-int64_t prompts_of_step(const LoadOptions& options, int64_t batch, int64_t tokens) {
-  return std::clamp<int64_t>(std::min({options.rows / tokens, options.sequences, options.logit_rows}), 1, batch);
-}
-
 // Sequences of random tokens, filled to a depth and then extended step by step.
 class Streams {
  public:
@@ -264,6 +259,10 @@ double median_of(std::vector<double> values) {
 
 int64_t BenchmarkCase::positions(int block_size) const {
   return int64_t{batch} * ((depth + tokens + drafts + block_size - 1) / block_size) * block_size;
+}
+
+int64_t prompts_of_step(const LoadOptions& options, int64_t batch, int64_t tokens) {
+  return std::clamp<int64_t>(std::min({options.rows / tokens, options.sequences, options.logit_rows}), 1, batch);
 }
 
 void size_for(LoadOptions& options, std::span<const BenchmarkCase> cases) {

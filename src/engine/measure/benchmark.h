@@ -34,6 +34,9 @@ struct BenchmarkResult {
   OpTimes ops;                 // measured in one additional run, or estimated
 };
 
+// How many of `batch` prompts of so many tokens one step computes.
+int64_t prompts_of_step(const LoadOptions& options, int64_t batch, int64_t tokens);
+
 // Sizes sequences, context and KV cache for the largest of these cases.
 void size_for(LoadOptions& options, std::span<const BenchmarkCase> cases);
 

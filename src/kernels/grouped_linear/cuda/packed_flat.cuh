@@ -178,7 +178,7 @@ __device__ __forceinline__ void multiply_items(const GroupedFlatParams& f, const
     for (float& sum : sums) sum = 0;
     multiply_item<kFormat>(ring, f.units, sums);
 #pragma unroll
-    for (int i = 0; i < S::kPairs / 2; ++i) sums[i] = fmaf(sums[i], kSumFactor<kFormat>, bias[i / 2 % 2]);
+    for (int i = 0; i < S::kPairs / 2; ++i) sums[i] = fmaf(sums[i], kRaisedSumFactor<kFormat>, bias[i / 2 % 2]);
     if (is_up) {
       if (has_ups) meet_flat(kUpIsRead);
       has_ups = true;

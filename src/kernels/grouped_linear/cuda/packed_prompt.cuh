@@ -2,7 +2,7 @@
 // and scale them in registers, which are the first operand of their products.
 #pragma once
 
-#include "kernels/grouped_linear/cuda/prompt_outputs.cuh"
+#include "kernels/grouped_linear/cuda/prompt_block.cuh"
 #include "kernels/grouped_linear/cuda/unit_tile.cuh"
 #include "kernels/linear/cuda/quantized/scaled_fragments.cuh"
 #include "kernels/linear/cuda/quantized/wgmma_registers.cuh"
@@ -24,33 +24,28 @@ struct PackedPromptShape {
 };
 
 template <DType kFormat, class S>
-__device__ __forceinline__ void feed_packed(const PromptParams& f, const int32_t* offsets, PromptItems items,
-                                            typename S::Xs xs, typename S::Units units) {
+__device__ __forceinline__ void feed_packed(const GroupedParams& p, const PromptItem& item, int count,
+                                            typename S::Xs& xs, typename S::Units& units) {
   constexpr int kSize = Unit<kFormat>::kSize;
-  const GroupedParams& p = f.p;
-  const int count = (p.k + kUnitColumns - 1) / kUnitColumns, thread = static_cast<int>(threadIdx.x);
-  items.feed(f, offsets, [&](const PromptItem& item) {
-    const PairCopies<__nv_bfloat16> pairs(p, item);
-    const auto* from =
-        reinterpret_cast<const uint8_t*>(p.matrix(item.group)) +
-        static_cast<int64_t>(unit_tile<kPromptUnits>(p, item.rows, thread % kPromptUnits)) * count * kSize;
+  const int thread = static_cast<int>(threadIdx.x), tile = unit_tile<kPromptUnits>(p, item.rows, thread % kPromptUnits);
+  const PairCopies<__nv_bfloat16> pairs(p, item);
+  const auto* from =
+      reinterpret_cast<const uint8_t*>(p.matrix(item.group)) + static_cast<int64_t>(tile) * count * kSize;
 #pragma unroll 1
-    for (int step = 0; step < 4 * count; ++step) {
-      if (step % 4 == 0 && thread < 32) {
-        units.wait_done();
-        uint64_t* full = units.full + units.slot;
-        if (thread == 0) arrive_expecting(full, S::kUnitBytes);
-        __syncwarp();
-        if (thread < kPromptUnits) copy_bulk(units.own() + thread * kSize, from, kSize, full, evict_normal_policy());
-        from += kSize;
-        units.advance();
-      }
-      xs.wait_done();
-      pairs.start(xs.own(), step, xs.full + xs.slot);
-      xs.advance();
+  for (int step = 0; step < 4 * count; ++step) {
+    if (step % 4 == 0 && thread < 32) {
+      units.wait_done();
+      uint64_t* full = units.full + units.slot;
+      if (thread == 0) arrive_expecting(full, S::kUnitBytes);
+      __syncwarp();
+      if (thread < kPromptUnits) copy_bulk(units.own() + thread * kSize, from, kSize, full, evict_normal_policy());
+      from += kSize;
+      units.advance();
     }
-  });
-  wait_copies<0>();
+    xs.wait_done();
+    pairs.start(xs.own(), step, xs.full + xs.slot);
+    xs.advance();
+  }
 }
 
 // One tile's products run while the other tile's weights are decoded.
@@ -119,59 +114,32 @@ __global__ void __launch_bounds__(kPromptThreads, 1) multiply_packed_prompt(cons
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL  // other targets lack these instructions and never launch this kernel
   using S = PackedPromptShape<kFormat>;
   extern __shared__ uint8_t raw[];
-  __shared__ alignas(8) uint64_t of_xs[2 * S::kXSlots], of_units[2 * S::kUnitSlots], of_items[2 * kPromptItems];
-  __shared__ PromptItem own_items[kPromptItems];
-  __shared__ int32_t offsets[kPromptMostGroups + 1];
+  __shared__ alignas(8) uint64_t of_xs[2 * S::kXSlots], of_units[2 * S::kUnitSlots];
   uint8_t* aligned = raw + (1024 - shared_address(raw) % 1024) % 1024;
   typename S::Xs xs{aligned, of_xs, of_xs + S::kXSlots};
   typename S::Units units{aligned + S::kXSlots * kPromptXBytes, of_units, of_units + S::kUnitSlots};
-  PromptItems items{{reinterpret_cast<uint8_t*>(own_items), of_items, of_items + kPromptItems}};
-  let_next_kernel_start();
-  if (threadIdx.x == 0) {
-    xs.init(kPromptFeeders);
-    units.init(1);
-    items.ring.init(kPromptFeeders);
-    publish_barriers();
-  }
-  wait_for_previous_kernel();
-  for (int i = static_cast<int>(threadIdx.x); i <= f.p.groups; i += kPromptThreads) offsets[i] = f.p.offsets[i];
-  __syncthreads();
-  if (threadIdx.x < kPromptFeeders) {
-    release_registers();
-    feed_packed<kFormat, S>(f, offsets, items, xs, units);
-  } else {
-    take_registers();
-    const int warp = static_cast<int>(threadIdx.x) / 32 - kPromptFeeders / 32;
-    auto* shared = reinterpret_cast<float*>(units.data + S::kUnitSlots * S::kUnitBytes);
-    const PromptOutputs outputs(f.p, shared, warp);
-    const int count = (f.p.k + kUnitColumns - 1) / kUnitColumns;
-    items.take([&](const PromptItem& item) {
-      PromptSums sums;
-#pragma unroll
-      for (int i = 0; i < kPromptPairs; ++i) sums[i % 2][i / 2] = 0;
-      if (item.count <= kPromptPairs / 2) {
-        multiply_packed<kFormat, S, kPromptPairs / 2>(xs, units, count, warp, sums);
-      } else {
-        multiply_packed<kFormat, S, kPromptPairs>(xs, units, count, warp, sums);
-      }
-      outputs.store(item, sums, kSumFactor<kFormat>);
-    });
-  }
+  const int count = (f.p.k + kUnitColumns - 1) / kUnitColumns;
+  run_prompt_block(
+      f, reinterpret_cast<float*>(units.data + S::kUnitSlots * S::kUnitBytes), kRaisedSumFactor<kFormat>,
+      [&] {
+        xs.init(kPromptFeeders);
+        units.init(1);
+      },
+      [&](const PromptItem& item) { feed_packed<kFormat, S>(f.p, item, count, xs, units); },
+      [&](auto pairs, int warp, PromptSums& sums) {
+        multiply_packed<kFormat, S, pairs.value>(xs, units, count, warp, sums);
+      });
 #endif
 }
 
 template <DType kFormat>
-cudaError_t launch_packed_prompt(const PromptParams& params, int blocks, const CudaStep& step) {
-  LaunchShape shape;
-  shape.grid = dim3(static_cast<unsigned>(blocks));
-  shape.threads = kPromptThreads;
+cudaError_t launch_packed_prompt(const PromptParams& params, LaunchShape shape, const CudaStep& step) {
   shape.shared_bytes = PackedPromptShape<kFormat>::kSharedBytes;
-  shape.most_shared = true;
   return launch_kernel(multiply_packed_prompt<kFormat>, shape, step, params);
 }
 
 // packed_prompt_*.cu instantiate the formats, so that they compile in parallel.
 #define MILLRACE_PACKED_PROMPT(PREFIX, F) \
-  PREFIX template cudaError_t launch_packed_prompt<DType::F>(const PromptParams&, int, const CudaStep&);
+  PREFIX template cudaError_t launch_packed_prompt<DType::F>(const PromptParams&, LaunchShape, const CudaStep&);
 
 }  // namespace millrace

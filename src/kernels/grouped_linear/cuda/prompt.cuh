@@ -15,7 +15,7 @@ namespace millrace {
 inline constexpr int kPromptRows = 256, kPromptPairs = 128;
 inline constexpr int kPromptFeeders = 128, kPromptWarps = 8;  // threads that fill, warps that multiply
 inline constexpr int kPromptThreads = kPromptFeeders + 32 * kPromptWarps;
-inline constexpr int kPromptMostGroups = 512;
+inline constexpr int kPromptMostGroups = 512;                       // whose offsets fit into shared memory
 inline constexpr int kPromptXBytes = kPromptPairs * kTileRowBytes;  // 64 columns of x
 
 using PromptSums = float[2][kPromptPairs / 2];
@@ -35,13 +35,8 @@ inline int prompt_row_blocks(const GroupedParams& p) {
   return (p.outputs + outputs - 1) / outputs;
 }
 
-inline int prompt_blocks(const PromptParams& f, const Hardware& hardware) {
-  const int64_t items = most_tiles(f.p.pairs, f.p.groups, kPromptPairs) * f.row_blocks;
-  return static_cast<int>(std::min<int64_t>(items, hardware.cores));
-}
-
-// An item as the feeding threads pass it to the warps that multiply. They run ahead, so that nobody waits for the
-// loads behind it.
+// An item as the feeding threads pass it to the warps that multiply. The feeding threads run ahead, so that these warps
+// never wait for the pairs and their weights.
 struct PromptItem {
   int pairs[kPromptPairs];
   float weights[kPromptPairs];  // of pairs, if their products are added up
@@ -150,7 +145,7 @@ class PairCopies {
   int column_, k_;
 };
 
-// Registers of the feeding threads and of the multiplying ones.
+// Moves registers from the feeding warpgroup, which needs few, to those that multiply.
 __device__ __forceinline__ void release_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 56;"); }
 __device__ __forceinline__ void take_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 224;"); }
 

@@ -1,5 +1,6 @@
-// Outputs of the warps that multiply prompts (prompt.cuh). Their registers hold eight outputs of four pairs for each
-// store instruction, which are pieces of 16 bytes; through shared memory they become 32 bytes of each pair.
+// How the warps that multiply prompts (prompt.cuh) store their outputs. A store instruction of accumulators would cover
+// eight outputs of four pairs, which are pieces of 16 bytes. So a warp exchanges its sums through shared memory and
+// stores 32 bytes of each pair.
 #pragma once
 
 #include "kernels/grouped_linear/cuda/prompt.cuh"

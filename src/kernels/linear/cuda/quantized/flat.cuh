@@ -313,7 +313,7 @@ __global__ void __launch_bounds__(kFlatThreads, 1)
     for (int j = 0; j < kTokens / 8; ++j) {
       float fragment[4];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) fragment[i] = sums[4 * j + i] * kSumFactor<kFormat>;
+      for (int i = 0; i < 4; ++i) fragment[i] = sums[4 * j + i] * kRaisedSumFactor<kFormat>;
       put_fragment(tile, 8 * j, fragment);
     }
     if (ways > 1) {

@@ -3,7 +3,7 @@
 //
 // The bits of an integer u < 256, read as bf16, are the number u 2^-133: subnormal numbers and the smallest normal ones
 // are equally spaced. One fma with scale 2^100 and with -zero scale 2^-33 makes the weight times 2^-33, rounded once.
-// MXFP4 has its own way to weights times 2^-32 (fp4.cuh). The caller multiplies its sums with kSumFactor.
+// MXFP4 has its own way to weights times 2^-32 (fp4.cuh). The caller multiplies its sums with kRaisedSumFactor.
 #pragma once
 
 #include "kernels/linear/cuda/quantized/run_scales.cuh"
@@ -14,7 +14,7 @@ __device__ __forceinline__ __nv_bfloat162 as_bf16s(uint32_t v) { return *reinter
 __device__ __forceinline__ uint32_t as_word(__nv_bfloat162 v) { return *reinterpret_cast<const uint32_t*>(&v); }
 
 template <DType kFormat>
-inline constexpr float kSumFactor = Unit<kFormat>::kFp4 ? Unit<kFormat>::kSumFactor : 0x1p33f;
+inline constexpr float kRaisedSumFactor = Unit<kFormat>::kFp4 ? Unit<kFormat>::kSumFactor : 0x1p33f;
 
 // Scales times 2^100 and minima of the lane's runs (RunScales), as pairs of equal bf16.
 template <DType kFormat>
@@ -32,7 +32,8 @@ struct RaisedScales {
       for (int eight = 0; eight < RunScales<kFormat>::kEights; ++eight) {
         scale[eight][i / 2][i % 2] = twice(scales.scale[eight][i / 2][i % 2] * 0x1p100f);
       }
-      if constexpr (U::kMinimum) minimum[i / 2][i % 2] = twice(scales.minimum[i / 2][i % 2] / kSumFactor<kFormat>);
+      if constexpr (U::kMinimum)
+        minimum[i / 2][i % 2] = twice(scales.minimum[i / 2][i % 2] / kRaisedSumFactor<kFormat>);
     }
   }
 };
