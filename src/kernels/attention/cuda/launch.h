@@ -22,7 +22,7 @@ enum class CudaAttentionKind : uint8_t {
   Decode,         // few rows per sequence: reads KV once, split evenly by the true lengths (not F32)
   DecodeCluster,  // the same, split without reading the lengths: fastest if they are equal; compute capability 9.0
   Prefill,        // many rows per sequence: tensor-core tiles of queries (F16, BF16 KV)
-  PrefillHopper,  // the same with warpgroup products and bulk copies: compute capability 9.0, head sizes 64 and 128
+  PrefillHopper,  // the same by warpgroup products and bulk copies: capability 9.0, head sizes 64, 128, 256
   General,        // any KV format and head size, f32 arithmetic: slow
 };
 

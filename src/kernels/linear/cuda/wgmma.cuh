@@ -3,8 +3,8 @@
 
 #include <cuda.h>
 
+#include "kernels/cuda/wgmma_operands.cuh"
 #include "kernels/linear/cuda/barrier.cuh"
-#include "kernels/linear/cuda/wgmma_operands.cuh"
 
 namespace millrace {
 

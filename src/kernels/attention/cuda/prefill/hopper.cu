@@ -18,12 +18,27 @@ EncodeTiled encoder() {
   return found;
 }
 
+struct Compiled {
+  Kernel kernel = nullptr;  // null: not for this shape
+  int shared_bytes = 0;
+};
+
 template <class T>
-Kernel kernel_for(int head_dim) {
-  return head_dim == 64 ? prefill_warpgroup<T, 64> : prefill_warpgroup<T, 128>;
+Compiled compiled_for(int head_dim) {
+  switch (head_dim) {
+    case 64:
+      return {prefill_warpgroup<T, 64>, WarpgroupConfig<64>::kSharedBytes};
+    case 128:
+      return {prefill_warpgroup<T, 128>, WarpgroupConfig<128>::kSharedBytes};
+    case 256:
+      return {prefill_warpgroup<T, 256>, WarpgroupConfig<256>::kSharedBytes};
+    default:
+      return {};
+  }
 }
-Kernel kernel_for(const CudaAttentionShape& shape) {
-  return shape.kv == DType::F16 ? kernel_for<__half>(shape.head_dim) : kernel_for<__nv_bfloat16>(shape.head_dim);
+Compiled compiled_for(const CudaAttentionShape& shape) {
+  if (shape.kv == DType::F16) return compiled_for<__half>(shape.head_dim);
+  return shape.kv == DType::BF16 ? compiled_for<__nv_bfloat16>(shape.head_dim) : Compiled();
 }
 
 int box_rows(int block_size) { return block_size % 64 == 0 ? 64 : block_size % 32 == 0 ? 32 : 16; }
@@ -44,12 +59,12 @@ bool describe(const CudaAttentionShape& s, const void* data, CUtensorMap& map) {
 
 CudaAttentionPlan plan_prefill_hopper(CudaAttentionPlan plan) {
   const CudaAttentionShape& s = plan.shape;
-  if (s.kv != DType::F16 && s.kv != DType::BF16) return plan;
-  if ((s.head_dim != 64 && s.head_dim != 128) || s.block_size % 16 != 0) return plan;
+  const Compiled compiled = compiled_for(s);
+  if (compiled.kernel == nullptr || s.block_size % 16 != 0) return plan;
   if (device_capability() != 90 || encoder() == nullptr) return plan;
   plan.threads = WarpgroupConfig<128>::kThreads;
-  plan.shared_bytes = s.head_dim == 64 ? WarpgroupConfig<64>::kSharedBytes : WarpgroupConfig<128>::kSharedBytes;
-  const int resident = resident_blocks(reinterpret_cast<const void*>(kernel_for(s)), plan.threads, plan.shared_bytes);
+  plan.shared_bytes = compiled.shared_bytes;
+  const int resident = resident_blocks(reinterpret_cast<const void*>(compiled.kernel), plan.threads, plan.shared_bytes);
   const int tiles = prefill_tiles(s, WarpgroupConfig<128>::kRows) * s.heads;
   // With several sequences, only the device knows the cost of each tile: then each tile gets its own block.
   const bool stay = kBlocksStay && s.sequences == 1;
@@ -66,7 +81,7 @@ CudaError launch_prefill_hopper(const CudaAttentionPlan& plan, const CudaAttenti
                     s.kv_heads, s.block_size, prefill_tiles(s, WarpgroupConfig<128>::kRows)};
   params.box_rows = box_rows(s.block_size);
   if (!describe(s, args.keys, params.keys) || !describe(s, args.values, params.values)) return cudaErrorInvalidValue;
-  return launch_kernel(kernel_for(s), dim3(static_cast<unsigned>(plan.grid)), plan.threads,
+  return launch_kernel(compiled_for(s).kernel, dim3(static_cast<unsigned>(plan.grid)), plan.threads,
                        static_cast<size_t>(plan.shared_bytes), launch, params);
 }
 

@@ -6,102 +6,48 @@
 #pragma once
 
 #include "kernels/attention/cuda/mma.cuh"
+#include "kernels/cuda/wgmma_operands.cuh"
 
 namespace millrace {
 
-#define MR_OUT8(c, i)                                                                                         \
-  "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]), "+f"(c[i + 6]), \
-      "+f"(c[i + 7])
-#define MR_OUT32(c) MR_OUT8(c, 0), MR_OUT8(c, 8), MR_OUT8(c, 16), MR_OUT8(c, 24)
-#define MR_OUT64(c) MR_OUT32(c), MR_OUT8(c, 32), MR_OUT8(c, 40), MR_OUT8(c, 48), MR_OUT8(c, 56)
+// d[64 x N] = (add ? d : 0) + a[64 x 16] b[N x 16]^T: a in registers or in shared memory, b in shared memory, both
+// K-major.
+template <class T, int kSums>
+__device__ void warpgroup_multiply(float (&d)[kSums], const uint32_t (&a)[4], uint64_t b, int add);
+template <class T, int kSums>
+__device__ void warpgroup_multiply(float (&d)[kSums], uint64_t a, uint64_t b, int add);
+// d[64 x N] += a[64 x 16] b[16 x N]: a in registers, b in shared memory, N-major.
+template <class T, int kSums>
+__device__ void warpgroup_add(float (&d)[kSums], const uint32_t (&a)[4], uint64_t b);
 
-// c[64 x 128] = (add ? c : 0) + a[64 x 16] b[128 x 16]^T: a in registers, b in shared memory, K-major.
-template <class T>
-__device__ inline void warpgroup_multiply(float (&c)[64], const uint32_t (&a)[4], uint64_t b, int add);
-template <>
-__device__ inline void warpgroup_multiply<__nv_bfloat16>(float (&c)[64], const uint32_t (&a)[4], uint64_t b, int add) {
-  asm volatile(
-      "{.reg .pred p; setp.ne.b32 p, %69, 0;"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-      "}, {%64, %65, %66, %67}, %68, p, 1, 1, 0;}"
-      : MR_OUT64(c)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
-}
-template <>
-__device__ inline void warpgroup_multiply<__half>(float (&c)[64], const uint32_t (&a)[4], uint64_t b, int add) {
-  asm volatile(
-      "{.reg .pred p; setp.ne.b32 p, %69, 0;"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-      "}, {%64, %65, %66, %67}, %68, p, 1, 1, 0;}"
-      : MR_OUT64(c)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
-}
-
-// c[64 x N] += a[64 x 16] b[16 x N]: a in registers, b in shared memory, N-major.
-template <class T>
-__device__ inline void warpgroup_add(float (&c)[64], const uint32_t (&a)[4], uint64_t b);
-template <class T>
-__device__ inline void warpgroup_add(float (&c)[32], const uint32_t (&a)[4], uint64_t b);
-template <>
-__device__ inline void warpgroup_add<__nv_bfloat16>(float (&c)[64], const uint32_t (&a)[4], uint64_t b) {
-  asm volatile(
-      "{.reg .pred p; setp.ne.b32 p, %69, 0;"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-      "}, {%64, %65, %66, %67}, %68, p, 1, 1, 1;}"
-      : MR_OUT64(c)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1));
-}
-template <>
-__device__ inline void warpgroup_add<__half>(float (&c)[64], const uint32_t (&a)[4], uint64_t b) {
-  asm volatile(
-      "{.reg .pred p; setp.ne.b32 p, %69, 0;"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-      "}, {%64, %65, %66, %67}, %68, p, 1, 1, 1;}"
-      : MR_OUT64(c)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1));
-}
-template <>
-__device__ inline void warpgroup_add<__nv_bfloat16>(float (&c)[32], const uint32_t (&a)[4], uint64_t b) {
-  asm volatile(
-      "{.reg .pred p; setp.ne.b32 p, %37, 0;"
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-      "}, {%32, %33, %34, %35}, %36, p, 1, 1, 1;}"
-      : MR_OUT32(c)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1));
-}
-template <>
-__device__ inline void warpgroup_add<__half>(float (&c)[32], const uint32_t (&a)[4], uint64_t b) {
-  asm volatile(
-      "{.reg .pred p; setp.ne.b32 p, %37, 0;"
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-      "}, {%32, %33, %34, %35}, %36, p, 1, 1, 1;}"
-      : MR_OUT32(c)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1));
-}
-
-#undef MR_OUT8
-#undef MR_OUT32
-#undef MR_OUT64
+// clang-format off
+#define MR_PRODUCT(shape, sums, operands, add, ...) \
+  asm volatile("{.reg .pred p; setp.ne.b32 p, " add ", 0; wgmma.mma_async.sync.aligned." shape \
+               " {" MR_SUMS_TEXT_##sums "}, " operands ";}" : MR_SUMS_##sums : __VA_ARGS__)
+#define MR_FOUR(a) "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])
+#define MR_PRODUCTS(T, type) \
+  template <> __device__ inline void warpgroup_multiply<T>(float (&d)[64], const uint32_t (&a)[4], uint64_t b, int add) { \
+    MR_PRODUCT("m64n128k16.f32." type, 64, "{%64, %65, %66, %67}, %68, p, 1, 1, 0", "%69", MR_FOUR(a), "l"(b), "r"(add)); \
+  } \
+  template <> __device__ inline void warpgroup_multiply<T>(float (&d)[32], uint64_t a, uint64_t b, int add) { \
+    MR_PRODUCT("m64n64k16.f32." type, 32, "%32, %33, p, 1, 1, 0, 0", "%34", "l"(a), "l"(b), "r"(add)); \
+  } \
+  template <> __device__ inline void warpgroup_add<T>(float (&d)[32], const uint32_t (&a)[4], uint64_t b) { \
+    MR_PRODUCT("m64n64k16.f32." type, 32, "{%32, %33, %34, %35}, %36, p, 1, 1, 1", "%37", MR_FOUR(a), "l"(b), "r"(1)); \
+  } \
+  template <> __device__ inline void warpgroup_add<T>(float (&d)[64], const uint32_t (&a)[4], uint64_t b) { \
+    MR_PRODUCT("m64n128k16.f32." type, 64, "{%64, %65, %66, %67}, %68, p, 1, 1, 1", "%69", MR_FOUR(a), "l"(b), "r"(1)); \
+  } \
+  template <> __device__ inline void warpgroup_add<T>(float (&d)[128], const uint32_t (&a)[4], uint64_t b) { \
+    MR_PRODUCT("m64n256k16.f32." type, 128, "{%128, %129, %130, %131}, %132, p, 1, 1, 1", "%133", MR_FOUR(a), "l"(b), \
+               "r"(1)); \
+  }
+MR_PRODUCTS(__nv_bfloat16, "bf16.bf16")
+MR_PRODUCTS(__half, "f16.f16")
+#undef MR_PRODUCTS
+#undef MR_FOUR
+#undef MR_PRODUCT
+// clang-format on
 
 __device__ inline void warpgroup_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ inline void warpgroup_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }

@@ -102,6 +102,7 @@ class QueryFeed {
     });
     commit_copies();
     wait_copies<0>();
+    if (!Config::kQueriesInRegisters) publish_to_tensor_cores();
   }
 
   __device__ static void bring(uint32_t to, const T* from, bool used) { copy_async(to, from, used); }

@@ -11,6 +11,7 @@ class WarpgroupRows {
   using Config = WarpgroupConfig<kDim>;
   using Space = WarpgroupSpace<kDim>;
   using Place = typename Space::Place;
+  static constexpr int kScores = Config::kTokens / 2;  // of a thread
 
  public:
   __device__ WarpgroupRows(const PrefillParams& p, const Space& space, int group)
@@ -28,7 +29,7 @@ class WarpgroupRows {
   }
 
  private:
-  // Loads the next tile's queries into registers; false if there is none.
+  // Waits for the next tile's queries; false if there is none.
   __device__ bool take_tile() {
     const int lane = fresh_lane(), warp = static_cast<int>(threadIdx.x) / 32 % 4;
     note_ = space_.note(tiles_);
@@ -38,11 +39,13 @@ class WarpgroupRows {
     first_row_ = position + group_ * 64 + warp * 16;
     first_position_ = noted(offsetof(TileNote, first_position));
     key_tiles_ = noted(offsetof(TileNote, key_tiles));
+    if constexpr (Config::kQueriesInRegisters) {
 #pragma unroll
-    for (int k = 0; k < kDim / 16; ++k) {
-      load_matrices(q_[k], space_.query_piece(group_ * 64 + warp * 16 + lane % 16, k * 2 + lane / 16));
+      for (int k = 0; k < kDim / 16; ++k) {
+        load_matrices(q_[k], space_.query_piece(group_ * 64 + warp * 16 + lane % 16, k * 2 + lane / 16));
+      }
     }
-    space_.queries_empty().arrive();
+    if (Config::kQueriesInRegisters || key_tiles_ == 0) space_.queries_empty().arrive();
     return key_tiles_ > 0;
   }
 
@@ -61,7 +64,7 @@ class WarpgroupRows {
   }
 
   __device__ bool attend(bool careful) {
-    float score[64];
+    float score[kScores];
     uint32_t weights[Config::kTokens / 16][4];
     float factor[2];
 #pragma unroll
@@ -99,6 +102,7 @@ class WarpgroupRows {
     warpgroup_wait<0>();
     hold(o_);
     release(space_.values_empty(at_));
+    if (!Config::kQueriesInRegisters) space_.queries_empty().arrive();
     at_ = at_.next();
 #pragma unroll
     for (int half = 0; half < 2; ++half) total_[half] = quad_sum(total_[half]);
@@ -113,35 +117,43 @@ class WarpgroupRows {
   }
 
   __device__ void write() {
+    with_device_type(p_.args.out.dtype, [&](auto type) {
+      write_half<decltype(type), 0>();
+      write_half<decltype(type), 1>();
+      return 0;
+    });
+  }
+
+  // Rows half * 8 .. half * 8 + 7 of the warp's.
+  template <class Out, int half>
+  __device__ void write_half() {
     const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32 % 4;
-    const int row = group_ * 64 + warp * 16 + lane / 4, rows = noted(offsetof(TileNote, rows));
+    const int row = group_ * 64 + warp * 16 + half * 8 + lane / 4;
     const int64_t first = noted(offsetof(TileNote, row)), head = noted(offsetof(TileNote, head));
+    const float inverse = 1 / with_sink(p_.args, head, total_[half], largest_[half]);
+    if (row >= noted(offsetof(TileNote, rows))) return;
+    Out* out = static_cast<Out*>(p_.args.out.data) + (first + row) * p_.args.out.stride + head * kDim + lane % 4 * 2;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float inverse = 1 / with_sink(p_.args, head, total_[half], largest_[half]);
-      if (row + half * 8 >= rows) continue;
-      const int64_t at = (first + row + half * 8) * p_.args.out.stride + head * kDim + lane % 4 * 2;
-      with_device_type(p_.args.out.dtype, [&](auto type) {
-        using Out = decltype(type);
-        Out* out = static_cast<Out*>(p_.args.out.data) + at;
-#pragma unroll
-        for (int n = 0; n < kDim / 8; ++n) {
-          *reinterpret_cast<Vector<Out, 2>*>(out + n * 8) = {from_float<Out>(o_[n * 4 + half * 2] * inverse),
-                                                             from_float<Out>(o_[n * 4 + half * 2 + 1] * inverse)};
-        }
-        return 0;
-      });
+    for (int n = 0; n < kDim / 8; ++n) {
+      *reinterpret_cast<Vector<Out, 2>*>(out + n * 8) = {from_float<Out>(o_[n * 4 + half * 2] * inverse),
+                                                         from_float<Out>(o_[n * 4 + half * 2 + 1] * inverse)};
     }
   }
 
-  __device__ void multiply_keys(Place at, float (&score)[64]) {
+  __device__ void multiply_keys(Place at, float (&score)[kScores]) {
     space_.keys_full(at).wait(at.parity);
     const uint64_t keys = panel_descriptor(space_.key_tile(at));
     hold(score);
     warpgroup_fence();
 #pragma unroll
     for (int k = 0; k < kDim / 16; ++k) {
-      warpgroup_multiply<T>(score, q_[k], moved_by(keys, k / 4 * Config::kPanelBytes + k % 4 * 32), k > 0);
+      const uint64_t piece = moved_by(keys, k / 4 * Config::kPanelBytes + k % 4 * 32);
+      if constexpr (Config::kQueriesInRegisters) {
+        warpgroup_multiply<T>(score, q_[k], piece, k > 0);
+      } else {
+        const uint64_t queries = panel_descriptor(space_.query_panel(group_ * 64, k / 4));
+        warpgroup_multiply<T>(score, moved_by(queries, k % 4 * 32), piece, k > 0);
+      }
     }
     warpgroup_commit();
   }
@@ -177,14 +189,14 @@ class WarpgroupRows {
 
   // Turns scores into weights relative to the maximum. Returns whether the maximum moved, and the factors. Trusted
   // scores stay raw products until the exponential, which includes the scale.
-  __device__ bool weigh(int t, bool careful, float (&score)[64], float (&factor)[2]) {
+  __device__ bool weigh(int t, bool careful, float (&score)[kScores], float (&factor)[2]) {
     const bool finish = careful || p_.args.softcap > 0;
     const float scale = finish ? 1.0f : p_.args.scale * kLog2E;
     if (finish) finish_scores(p_.args, score);
     mask(first_position_ + t * Config::kTokens, score);
     float largest[2] = {kNoScore, kNoScore};
 #pragma unroll
-    for (int i = 0; i < 64; ++i) largest[i % 4 / 2] = fmaxf(largest[i % 4 / 2], score[i]);
+    for (int i = 0; i < kScores; ++i) largest[i % 4 / 2] = fmaxf(largest[i % 4 / 2], score[i]);
     largest[0] *= scale, largest[1] *= scale;
     constexpr float kSlack = kLazySlack - kRoom<T>;
     const bool behind = largest[0] > largest_[0] + kSlack || largest[1] > largest_[1] + kSlack;
@@ -199,19 +211,19 @@ class WarpgroupRows {
       }
     }
 #pragma unroll
-    for (int i = 0; i < 64; ++i) {
+    for (int i = 0; i < kScores; ++i) {
       score[i] = exp2_fast(score[i] * scale - largest_[i % 4 / 2]);
       total_[i % 4 / 2] += score[i];
     }
     return moved;
   }
 
-  __device__ void mask(int first, float (&score)[64]) const {
+  __device__ void mask(int first, float (&score)[kScores]) const {
     const int window = p_.args.window;
     if (first + Config::kTokens - 1 <= first_row_ && (window == 0 || first >= first_row_ + 16 - window)) return;
     const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
-    for (int i = 0; i < 64; ++i) {
+    for (int i = 0; i < kScores; ++i) {
       const int position = first + i / 4 * 8 + lane % 4 * 2 + i % 2, last = first_row_ + lane / 4 + i % 4 / 2 * 8;
       if (position > last || (window > 0 && position <= last - window)) score[i] = kMasked;
     }
@@ -222,7 +234,7 @@ class WarpgroupRows {
     for (int i = 0; i < kDim / 2; ++i) o_[i] *= factor[i % 4 / 2];
   }
 
-  __device__ static void pack_weights(const float (&score)[64], uint32_t (&weights)[Config::kTokens / 16][4]) {
+  __device__ static void pack_weights(const float (&score)[kScores], uint32_t (&weights)[Config::kTokens / 16][4]) {
 #pragma unroll
     for (int i = 0; i < Config::kTokens / 4; ++i) weights[i / 4][i % 4] = pack<T>(score[i * 2], score[i * 2 + 1]);
   }
@@ -245,7 +257,7 @@ class WarpgroupRows {
   int first_row_ = 0, first_position_ = 0, key_tiles_ = 0;  // position of the warp's first row; of the first key
   float largest_[2], total_[2];
   float o_[kDim / 2];
-  uint32_t q_[kDim / 16][4];
+  uint32_t q_[Config::kQueriesInRegisters ? kDim / 16 : 1][4];
 };
 
 }  // namespace millrace

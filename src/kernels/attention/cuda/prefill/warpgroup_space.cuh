@@ -17,7 +17,9 @@ struct WarpgroupParams {
 template <int kDim>
 struct WarpgroupConfig {
   static constexpr int kConsumers = 2, kThreads = (kConsumers + 1) * 128, kRows = kConsumers * 64;
-  static constexpr int kTokens = 128, kStages = 3, kPanels = kDim / 64;
+  // Long heads leave no registers for queries and less shared memory for keys and values.
+  static constexpr bool kQueriesInRegisters = kDim <= 128;
+  static constexpr int kTokens = kDim <= 128 ? 128 : 64, kStages = kDim <= 128 ? 3 : 2, kPanels = kDim / 64;
   static constexpr int kPanelBytes = kTokens * 128;
   static constexpr int kTileBytes = kPanels * kPanelBytes;
   static constexpr int kQueryBytes = kPanels * kRows * 128;
@@ -62,6 +64,8 @@ struct WarpgroupSpace {
   __device__ uint32_t key_tile(Place at) const { return keys + at.stage * Config::kTileBytes; }
   __device__ uint32_t value_tile(Place at) const { return values + at.stage * Config::kTileBytes; }
   __device__ uint32_t note(int tile) const { return notes + tile % 2 * Config::kNoteBytes; }
+  // Rows from `row` on of the panel with column 64 * panel; `row` is a multiple of eight.
+  __device__ uint32_t query_panel(int row, int panel) const { return queries + (panel * Config::kRows + row) * 128; }
   __device__ uint32_t query_piece(int row, int piece) const {
     return queries + (piece / 8 * Config::kRows + row) * 128 + (piece % 8 ^ row % 8) * 16;
   }
