@@ -161,6 +161,7 @@ CudaError launch_norm(const CudaNormArgs& args, const CudaLaunch& launch) {
 CudaError launch_cuda_norm(const CudaNormArgs& args, const CudaLaunch& launch) {
   if (args.rows <= 0 || args.cols <= 0) return cudaSuccess;
   if (args.groups < 1 || args.cols % args.groups != 0) return cudaErrorInvalidValue;
+  if (are_head_norms(args)) return launch_head_norms(args, launch);
   const int cols = args.cols / args.groups;
   const bool wide = moves_by_eights(args.x, cols) && moves_by_eights(args.out, cols);
   return wide ? launch_norm<true>(args, launch) : launch_norm<false>(args, launch);
