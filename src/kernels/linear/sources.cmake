@@ -12,7 +12,7 @@ set(LINEAR_CUDA_HOST_SOURCES
   linear/cuda/linear.cpp linear/cuda/families.cpp linear/cuda/packed.cpp linear/cuda/cublaslt.cpp linear/cuda/plain/flat_cut.cpp)
 set(LINEAR_CUDA_SOURCES
   ${LINEAR_CUDA_HOST_SOURCES}
-  linear/cuda/f32_rows.cu linear/cuda/file_rows.cu linear/cuda/gate.cu linear/cuda/pack.cu
+  linear/cuda/f32_rows.cu linear/cuda/file_rows.cu linear/cuda/epilogues.cu linear/cuda/split.cu linear/cuda/pack.cu
   linear/cuda/plain/flat_mma.cu linear/cuda/plain/flat_wgmma.cu linear/cuda/plain/gemv.cu linear/cuda/plain/gemv_rows.cu
   linear/cuda/plain/rows.cu
   linear/cuda/quantized/few.cu linear/cuda/quantized/gemv.cu linear/cuda/quantized/mma.cu linear/cuda/quantized/wgmma.cu

@@ -1,5 +1,5 @@
 // cuBLASLt as a candidate for every number of rows. Quantized weights are first dequantized to 16 bits, which pays off
-// for long prompts. F32 weights, those of routers, are not rounded: x is widened instead.
+// for long prompts. F32 weights, those of routers, are not rounded but split into numbers of 16 bits.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -31,8 +31,9 @@ class CublasLtLinear final : public LinearKernel {
   double estimate_us(const Problem& p, const Hardware& h) const override {
     const double elements = double(p.n) * double(p.k);
     if (p.format == DType::F32) {
-      const double product_us = 2 * elements * double(p.m) / (0.5 * h.ceilings.f32_gflops) * 1e-3;
-      return gpu_us(6.0 * double(p.m * p.k), h) + gpu_us(4 * elements, h) + product_us;
+      const double product = 2 * elements * double(p.m) / (0.6 * h.ceilings.bf16_gflops) * 1e-3;
+      const double read = gpu_us(2.0 * double(p.m * p.k) + 8.0 * double(p.m * p.n), h);
+      return gpu_us(10 * elements, h) + kPartsOfF32 * (3.5 + std::max(product, read));
     }
     const double weights = 2 * elements, operations = 2 * elements * double(p.m);
     const double streamed = weights * (1 + 0.0008 * double(p.m)) / (0.97 * h.ceilings.read_gbs);
@@ -49,7 +50,8 @@ class CublasLtLinear final : public LinearKernel {
   double burden(const Problem& p) const override { return p.m <= kMostDecoding ? 1.03 : 1; }
 
   size_t workspace_bytes(const Problem& p, const Hardware&) const override {
-    if (p.format == DType::F32) return CublasLtGemm::kWorkspaceBytes + static_cast<size_t>(p.m * p.k) * sizeof(float);
+    if (p.format == DType::F32)
+      return CublasLtGemm::kWorkspaceBytes + kPartsOfF32 * part_bytes(split_rows(p.n, p.k), p.k);
     const size_t gate_up = p.gated ? static_cast<size_t>(p.m * p.n) * 2 : 0;
     return CublasLtGemm::kWorkspaceBytes + written_out(p.format, p.x, p.n, p.k) + gate_up;
   }
@@ -88,16 +90,30 @@ class CublasLtLinear final : public LinearKernel {
  private:
   static constexpr int64_t kMostDecoding = 64;
 
+  // The smallest part first, so that its bits are not lost.
   static void run_f32(const Args& a, const Executor& executor) {
     const LinearWeights& w = *a.weights;
     if (a.y.dtype != DType::F32) return cuda_f32_rows_linear()->run(a, executor);
-    const Matrix x{DType::F32, a.x.rows, w.k, w.k, executor.workspace + CublasLtGemm::kWorkspaceBytes};
-    cuda_widen(a.x, x, executor.queue);
-    gemm().run({DType::F32, DType::F32, w.n, w.k, a.x.rows, x.stride, a.y.stride, a.accumulate, alignment_of(a.y)},
-               x.data, w.data, a.y.data, {executor.workspace, CublasLtGemm::kWorkspaceBytes},
-               static_cast<cudaStream_t>(executor.queue));
+    std::byte* parts = executor.workspace + CublasLtGemm::kWorkspaceBytes;
+    for (int64_t first = 0; first < w.n; first += split_rows(w.n, w.k)) {
+      const int64_t n = std::min(w.n - first, split_rows(w.n, w.k));
+      const Matrix y = a.y.columns(first, n);
+      cuda_split(reinterpret_cast<const float*>(w.data) + first * w.k, n * w.k, a.x.dtype, parts, executor.queue);
+      for (int part = kPartsOfF32 - 1; part >= 0; --part) {
+        const bool accumulate = a.accumulate || part < kPartsOfF32 - 1;
+        gemm().run({a.x.dtype, DType::F32, n, w.k, a.x.rows, a.x.stride, y.stride, accumulate, alignment_of(y)},
+                   a.x.data, parts + static_cast<size_t>(part) * part_bytes(n, w.k), y.data,
+                   {executor.workspace, CublasLtGemm::kWorkspaceBytes}, static_cast<cudaStream_t>(executor.queue));
+      }
+    }
     if (a.bias != nullptr) cuda_add_bias(a.y, a.bias, executor.queue);
   }
+  // Rows of the weights that are split at a time, so that an output head of F32 needs no workspace of its size.
+  static int64_t split_rows(int64_t n, int64_t k) {
+    constexpr int64_t kElements = int64_t{1} << 24;
+    return std::min(n, std::max<int64_t>(1, kElements / k));
+  }
+  static size_t part_bytes(int64_t n, int64_t k) { return static_cast<size_t>(n * k) * 2; }
 
   // Proposals are measured at the bucket's row count with a plain output; for other sizes and outputs cuBLASLt's list
   // has another order.

@@ -57,16 +57,6 @@ __global__ void write_out(const std::byte* weights, int64_t row_bytes, int64_t k
   }
 }
 
-__global__ void add_bias(GpuMatrix y, const float* bias) {
-  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i < y.cols) y.set(blockIdx.y, i, y.get(blockIdx.y, i) + bias[i]);
-}
-
-__global__ void widen(GpuMatrix x, GpuMatrix out) {
-  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i < x.cols) out.set(blockIdx.y, i, x.get(blockIdx.y, i));
-}
-
 class CudaRowsLinear final : public LinearKernel {
  public:
   std::string_view name() const override { return "cuda_simple"; }
@@ -102,16 +92,6 @@ void cuda_write_out(const LinearWeights& w, DType dtype, void* to, void* queue) 
     write_out<F><<<static_cast<unsigned>(w.n), 128, 0, static_cast<cudaStream_t>(queue)>>>(
         w.data, static_cast<int64_t>(row_bytes(w.format, w.k)), w.k, dtype, static_cast<std::byte*>(to));
   });
-}
-
-void cuda_widen(const Matrix& x, const Matrix& out, void* queue) {
-  const dim3 grid(static_cast<unsigned>((x.cols + 255) / 256), static_cast<unsigned>(x.rows));
-  widen<<<grid, 256, 0, static_cast<cudaStream_t>(queue)>>>(x, out);
-}
-
-void cuda_add_bias(const Matrix& y, const float* bias, void* queue) {
-  const dim3 grid(static_cast<unsigned>((y.cols + 255) / 256), static_cast<unsigned>(y.rows));
-  add_bias<<<grid, 256, 0, static_cast<cudaStream_t>(queue)>>>(y, bias);
 }
 
 }  // namespace millrace

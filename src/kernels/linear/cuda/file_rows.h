@@ -16,8 +16,9 @@ std::vector<const LinearKernel*> cuda_cublaslt_linear();
 
 // Dequantizes rows [0, n) to 16 bits, for GEMMs that take no quantized weights.
 void cuda_write_out(const LinearWeights& weights, DType dtype, void* to, void* queue);
-// The same numbers as f32.
-void cuda_widen(const Matrix& x, const Matrix& out, void* queue);
+// F32 weights as sums of numbers of 16 bits, [kPartsOfF32][count]; `count` is a multiple of eight.
+constexpr int kPartsOfF32 = 3;
+void cuda_split(const float* weights, int64_t count, DType dtype, void* to, void* queue);
 // Epilogues for cuBLASLt. cuda_gate: out = silu(gate) * up in 16 bits; columns of gate and up alternate in groups of
 // eight, and rows are contiguous. cuda_add_bias: y += bias. cuda_limit: replaces infinities in f16 by the largest
 // finite number, as the other kernels do.

@@ -1,6 +1,7 @@
-// silu(gate) * up after a GEMM without such an epilogue. The data of a prompt is far larger than the cache, so the
-// kernel is bound by memory: each thread keeps several loads in flight.
-#include "kernels/cuda/device.cuh"
+// What follows a GEMM that has no such epilogue: silu(gate) * up, biases, the limit of f16. The data of a prompt is far
+// larger than the cache, so the kernels are bound by memory: each thread keeps several loads in flight.
+#include "kernels/cuda/convert.h"
+#include "kernels/cuda/vectors.cuh"
 #include "kernels/linear/cuda/file_rows.h"
 
 namespace millrace {
@@ -47,6 +48,27 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+constexpr int kBiasRows = 4;  // of a thread, which has eight columns
+
+template <bool kWide>
+__global__ void __launch_bounds__(kThreads) add_bias(CudaMatrix y, int rows, int cols, const float* bias) {
+  const int column = (static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x)) * 8;
+  const int count = min(8, cols - column), first = static_cast<int>(blockIdx.y) * kBiasRows;
+  if (count <= 0) return;
+  Eight biases, sums[kBiasRows];
+#pragma unroll
+  for (int i = 0; i < 8; ++i) biases.at[i] = i < count ? bias[column + i] : 0;
+#pragma unroll
+  for (int r = 0; r < kBiasRows; ++r)
+    sums[r] = load_eight<kWide>(y, min(first + r, rows - 1) * y.stride + column, count);
+#pragma unroll
+  for (int r = 0; r < kBiasRows; ++r) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) sums[r].at[i] += biases.at[i];
+    if (first + r < rows) store_eight<kWide>(y, (first + r) * y.stride + column, sums[r], count);
+  }
+}
+
 // Reads all elements, but writes only infinite ones.
 __global__ void __launch_bounds__(kThreads) limit(__half* y, int cols, int64_t stride, bool by_eights) {
   __half* row = y + blockIdx.y * stride;
@@ -65,6 +87,15 @@ __global__ void __launch_bounds__(kThreads) limit(__half* y, int cols, int64_t s
 }
 
 }  // namespace
+
+void cuda_add_bias(const Matrix& y, const float* bias, void* queue) {
+  const int rows = static_cast<int>(y.rows), cols = static_cast<int>(y.cols);
+  const dim3 grid(static_cast<unsigned>((cols + kThreads * 8 - 1) / (kThreads * 8)),
+                  static_cast<unsigned>((rows + kBiasRows - 1) / kBiasRows));
+  const CudaMatrix m = cuda_matrix(y);
+  const auto kernel = moves_by_eights(m, cols) ? add_bias<true> : add_bias<false>;
+  kernel<<<grid, kThreads, 0, static_cast<cudaStream_t>(queue)>>>(m, rows, cols, bias);
+}
 
 void cuda_limit(const Matrix& y, void* queue) {
   const int cols = static_cast<int>(y.cols);
