@@ -74,6 +74,9 @@ TEST(CudaAttention, EveryKernelMatchesTheReferenceOnEveryCase) {
   cases.push_back({"prefill_more_tiles_than_blocks", DType::F16, 32, 2, 64, 16, 200, 0, {{0, 600}}});
   cases.push_back({"prefill_whole_chunk", DType::BF16, 8, 2, 128, 64, 0, 0, {{100, 512}}});
   cases.push_back(with_sinks({"prefill_sinks_of_many_tiles", DType::BF16, 64, 8, 64, 64, 128, 0, {{100, 600}}}));
+  cases.push_back({"prefill_tiles_of_dim256", DType::BF16, 16, 2, 256, 64, 0, 0, {{100, 600}, {0, 70}}});
+  cases.push_back({"prefill_window_of_dim256", DType::F16, 8, 1, 256, 16, 200, 30, {{333, 500}}});
+  cases.push_back(with_sinks({"prefill_sinks_of_dim256", DType::BF16, 4, 4, 256, 48, 0, 0, {{0, 129}, {65, 64}}}));
   for (const AttentionCase& c : cases) {
     for (const DType activations : kPlainTypes) {
       const Precision precision = activations == DType::F32 ? Precision::Exact : Precision::Fast;
@@ -405,6 +408,7 @@ TEST(CudaAttention, SurvivesAttacksOnTheSoftmax) {
                                  AttentionCase{"decode", DType::BF16, 6, 2, 128, 64, 0, 0, {{700, 1}}},
                                  AttentionCase{"prefill", DType::BF16, 4, 2, 64, 64, 0, 0, {{100, 150}}},
                                  AttentionCase{"tiles", DType::BF16, 32, 1, 64, 64, 0, 0, {{20, 600}}},
+                                 AttentionCase{"wide_heads", DType::BF16, 4, 2, 256, 64, 0, 0, {{100, 150}}},
                                  AttentionCase{"decode", DType::Q8_0, 6, 2, 128, 64, 0, 0, {{700, 1}}},
                                  AttentionCase{"prefill", DType::Q8_0, 4, 2, 64, 64, 0, 0, {{100, 150}}},
                                  AttentionCase{"decode", kFp8, 6, 2, 64, 64, 0, 0, {{700, 1}}},

@@ -24,6 +24,7 @@ inline std::vector<ScanCase> scan_cases() {
       {{.heads = 2, .head_dim = 32, .groups = 1, .state = 24}, 0, kNone, 129},
       {{.heads = 4, .head_dim = 48, .groups = 2, .state = 16}, 0, kNone, 200},
       {{.heads = 2, .head_dim = 80, .groups = 1, .state = 256}, 0, kNone, 70},
+      {{.heads = 4, .head_dim = 80, .groups = 2, .state = 128}, 0, kNone, 300},
       {{.heads = 2, .head_dim = 64, .groups = 1, .state = 64}, 0, kNone, 70, /*decay=*/100},
       {{.heads = 2, .head_dim = 16, .groups = 1, .state = 16}, 0, kNone, 128, 1e30f},
   };

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int kRows = 32;   // of a block, at least kMostTaps
-constexpr int kAhead = 4;   // rows that are loaded before the first one is used; divides kRows
+constexpr int kAhead = 8;   // rows that are loaded before the first one is used; divides kRows
 constexpr int kVector = 4;  // channels of a thread where the addresses allow it, of up to 4 taps
 
 struct Params {

@@ -1,23 +1,9 @@
 // The part of a chunk that depends on the state; see params.cuh.
 #pragma once
 
-#include "kernels/cuda/chunked/params.cuh"
-#include "kernels/cuda/chunked/tiles.cuh"
+#include "kernels/cuda/chunked/feed.cuh"
 
 namespace millrace::chunked {
-
-constexpr int kAdvanceThreads = 128, kWarpColumns = 16, kBlockColumns = kAdvanceThreads / 32 * kWarpColumns;
-
-// The inputs of a chunk in shared memory; offsets in bytes.
-template <int kKeys, bool kSolved>
-struct ChunkStage {
-  static constexpr uint32_t kTile = kChunk * kKeys * 2, kSquare = kChunk * kChunk * 2;
-  static constexpr uint32_t kQ = 0, kK = kTile;
-  static constexpr uint32_t kV = 2 * kTile;  // [kChunk][kBlockColumns]
-  static constexpr uint32_t kScores = kV + kChunk * kBlockColumns * 2, kInverse = kScores + 2 * kSquare;
-  static constexpr uint32_t kFactors = kSolved ? kInverse + 2 * kSquare : kInverse;
-  static constexpr uint32_t kBytes = kFactors + 1024;  // of factors, and a multiple of 1024 in all
-};
 
 // sums += left * square, for 16 summed rows of a square of the record: its 16 x 16 blocks (pair, kt) from pair = kt on.
 // kExact: left has no low part.
@@ -44,65 +30,25 @@ __device__ void multiply_square(float (*sums)[4], const Split& left, uint32_t sq
 template <int kKeys, bool kSolved>
 __global__ void __launch_bounds__(kAdvanceThreads, 1) advance_chunks(const __grid_constant__ ChunkedParams p) {
   using Stage = ChunkStage<kKeys, kSolved>;
-  using Record = ChunkRecord<kSolved>;
   constexpr int kKeyTiles = kKeys / 8, kRowTiles = kChunk / 8, kSteps = kChunk / 16;
   extern __shared__ __align__(1024) unsigned char shared[];
   allow_dependents();
   wait_for_predecessors();
-  const Piece piece = p.pieces.at[blockIdx.x];
-  const int blocks = (p.value_dim + kBlockColumns - 1) / kBlockColumns;
-  const int h = static_cast<int>(blockIdx.y) / blocks, first = static_cast<int>(blockIdx.y) % blocks * kBlockColumns;
-  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const int within = lane % 4 * 2, column = first + warp * kWarpColumns + lane / 4;  // and column + 8
-  const bool active = first + warp * kWarpColumns < p.value_dim;
-  const int64_t first_row = p.slices[piece.slice].first_row + piece.begin, head_column = int64_t{h} * p.value_dim;
-  auto* state = reinterpret_cast<float*>(p.state + static_cast<size_t>(p.slots[piece.slice]) * p.stride) +
-                head_column * p.key_dim;
-  const int chunks = (piece.rows + kChunk - 1) / kChunk;
+  const BlockShare share(p);
+  const StatePart<kKeys> part(p, share);
+  const int warp = static_cast<int>(threadIdx.x) / 32, within = part.within;
   const uint32_t base = shared_address(shared);
-
-  const auto copy = [&](int c) {
-    const uint32_t stage = base + c % 2 * Stage::kBytes;
-    const std::byte* record = p.records + (static_cast<size_t>(piece.first_chunk + c) * p.heads + h) * Record::kBytes;
-    const int count = min(kChunk, piece.rows - c * kChunk);
-    const int64_t row = first_row + int64_t{c} * kChunk, key_column = int64_t{p.key_head(h)} * p.key_dim;
-    const auto activations = [&](auto tile, const GpuMatrix& m, int64_t at, int cols) {
-      copy_tile<kAdvanceThreads>(tile, reinterpret_cast<const __nv_bfloat16*>(m.data) + row * m.stride + at, m.stride,
-                                 count, cols);
-    };
-    const auto square = [&](uint32_t to, size_t from) {
-      copy_tile<kAdvanceThreads>(Tile<kChunk>{stage + to}, reinterpret_cast<const __nv_bfloat16*>(record + from),
-                                 kChunk, kChunk, kChunk);
-    };
-    activations(Tile<kKeys>{stage + Stage::kQ}, p.q, key_column, p.key_dim);
-    activations(Tile<kKeys>{stage + Stage::kK}, p.k, key_column, p.key_dim);
-    activations(Tile<kBlockColumns>{stage + Stage::kV}, p.v, head_column + first, p.value_dim - first);
-#pragma unroll
-    for (int part = 0; part < 2; ++part) {
-      square(Stage::kScores + part * Stage::kSquare, Record::kScores + part * Record::kSquare);
-      if constexpr (kSolved) square(Stage::kInverse + part * Stage::kSquare, Record::kInverse + part * Record::kSquare);
-    }
-    if (threadIdx.x < Record::kFactorBytes / 16)
-      copy_async(stage + Stage::kFactors + threadIdx.x * 16, record + Record::kFactors + threadIdx.x * 16);
-    commit_copies();
-  };
+  const auto copy = [&](int c) { copy_chunk<Tile<kKeys>, kSolved>(p, share, c, base); };
 
   copy(0);
-  float s[kKeyTiles][4];  // element i: column + i / 2 * 8, key 8 n + within + i % 2
-#pragma unroll
-  for (int n = 0; n < kKeyTiles; ++n) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int key = n * 8 + within + i % 2;
-      s[n][i] = active && key < p.key_dim ? state[int64_t{key} * p.value_dim + column + i / 2 * 8] : 0;
-    }
-  }
-  const float skip = p.skip != nullptr ? p.skip[h] : 0;
-  for (int c = 0; c < chunks; ++c) {
+  float s[kKeyTiles][4];
+  part.for_each(p, share, [&](int n, int i, const float* from) { s[n][i] = from != nullptr ? *from : 0; });
+  const float skip = p.skip != nullptr ? p.skip[share.head] : 0;
+  for (int c = 0; c < share.chunks; ++c) {
     wait_copies<0>();
     __syncthreads();  // this chunk's copies are visible, and no warp reads the previous chunk
-    if (c + 1 < chunks) copy(c + 1);
-    if (!active) continue;
+    if (c + 1 < share.chunks) copy(c + 1);
+    if (!part.active) continue;
     const uint32_t stage = base + c % 2 * Stage::kBytes;
     const auto* factors = reinterpret_cast<const float*>(shared + c % 2 * Stage::kBytes + Stage::kFactors);
     const Tile<kKeys> q{stage + Stage::kQ}, k{stage + Stage::kK};
@@ -196,31 +142,11 @@ __global__ void __launch_bounds__(kAdvanceThreads, 1) advance_chunks(const __gri
       }
     }
 
-    const int64_t row = first_row + int64_t{c} * kChunk;
-    const int count = min(kChunk, piece.rows - c * kChunk);
-    with_device_type(p.out.dtype, [&](auto type) {
-      using T = decltype(type);
-      T* to = reinterpret_cast<T*>(p.out.data) + row * p.out.stride + head_column + column;
-#pragma unroll
-      for (int n = 0; n < kRowTiles; ++n) {
-#pragma unroll
-        for (int j = 0; j < 2; ++j) {
-          const int t = n * 8 + within + j;
-          if (t >= count) continue;
-          to[t * p.out.stride] = from_float<T>(out[n][j]);
-          to[t * p.out.stride + 8] = from_float<T>(out[n][2 + j]);
-        }
-      }
-    });
+    write_rows(p, share, c, part.column, within, [&](int n, int i) { return out[n][i]; });
   }
-#pragma unroll
-  for (int n = 0; n < kKeyTiles; ++n) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int key = n * 8 + within + i % 2;
-      if (active && key < p.key_dim) state[int64_t{key} * p.value_dim + column + i / 2 * 8] = s[n][i];
-    }
-  }
+  part.for_each(p, share, [&](int n, int i, float* to) {
+    if (to != nullptr) *to = s[n][i];
+  });
 }
 
 }  // namespace millrace::chunked

@@ -2,7 +2,9 @@
 #pragma once
 
 #include "hardware/cuda_device.h"
+#include "kernels/attention/cuda/occupancy.h"
 #include "kernels/cuda/chunked/advance.cuh"
+#include "kernels/cuda/chunked/advance_warpgroup.cuh"
 #include "kernels/cuda/chunked/step.cuh"
 #include "kernels/cuda/convert.h"
 #include "kernels/cuda/cost.h"
@@ -51,6 +53,19 @@ void run_steps(const ChunkedParams& params, const Gate& gate, size_t slices, con
                "starting a recurrence");
 }
 
+// The kernel that goes through the chunks, on this device.
+struct Advancing {
+  void (*kernel)(ChunkedParams);
+  int threads;
+};
+template <int kKeys, bool kSolved>
+Advancing advancing() {
+  if constexpr (kKeys <= 128) {
+    if (device_capability() == 90) return {advance_by_warpgroups<kKeys, kSolved>, kWarpgroupThreads};
+  }
+  return {advance_chunks<kKeys, kSolved>, kAdvanceThreads};
+}
+
 // The slices of at least kLeastRows rows.
 template <int kKeys, class Gate>
 void run_chunks(ChunkedParams params, const Gate& gate, std::span<const SequenceSlice> slices, int64_t rows,
@@ -59,15 +74,14 @@ void run_chunks(ChunkedParams params, const Gate& gate, std::span<const Sequence
   constexpr size_t kPrepareBytes = PrepareShared<kKeys, kSolved>::kBytes,
                    kAdvanceBytes = advance_bytes<kKeys, kSolved>();
   void (*prepare)(PrepareParams<Gate>) = prepare_chunks<kKeys, Gate>;
-  void (*advance)(ChunkedParams) = advance_chunks<kKeys, kSolved>;
-  static const bool ready = [=] {  // once: it is a call of the driver
+  static const Advancing advance = [=] {  // once: these are calls of the driver
+    const Advancing found = advancing<kKeys, kSolved>();
     check_launch(cudaFuncSetAttribute(prepare, cudaFuncAttributeMaxDynamicSharedMemorySize, kPrepareBytes),
                  "preparing a recurrence");
-    check_launch(cudaFuncSetAttribute(advance, cudaFuncAttributeMaxDynamicSharedMemorySize, kAdvanceBytes),
+    check_launch(cudaFuncSetAttribute(found.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kAdvanceBytes),
                  "preparing a recurrence");
-    return true;
+    return found;
   }();
-  static_cast<void>(ready);
   const unsigned blocks = static_cast<unsigned>((params.value_dim + kBlockColumns - 1) / kBlockColumns);
   const auto heads = static_cast<unsigned>(params.heads);
   for_pieces(slices, chunks_at_once(rows), [&](const Pieces& pieces) {
@@ -75,8 +89,8 @@ void run_chunks(ChunkedParams params, const Gate& gate, std::span<const Sequence
     check_launch(launch_kernel(prepare, dim3(static_cast<unsigned>(pieces.chunks), heads), kPrepareThreads,
                                kPrepareBytes, cuda_launch(executor), PrepareParams<Gate>{params, gate}),
                  "starting a recurrence");
-    check_launch(launch_kernel(advance, dim3(static_cast<unsigned>(pieces.count), heads * blocks), kAdvanceThreads,
-                               kAdvanceBytes, cuda_launch(executor), params),
+    check_launch(launch_kernel(advance.kernel, dim3(static_cast<unsigned>(pieces.count), heads * blocks),
+                               advance.threads, kAdvanceBytes, cuda_launch(executor), params),
                  "starting a recurrence");
   });
 }

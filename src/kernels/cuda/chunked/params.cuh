@@ -35,7 +35,7 @@ struct ChunkedParams {
 };
 
 // What prepare_chunks() passes on for one chunk and head; offsets in bytes. Squares are bf16 [kChunk][kChunk], a high
-// and a low part of each; their 16 x 16 blocks above the diagonal are not used.
+// and a low part of each; zeros above the diagonal.
 template <bool kSolved>
 struct ChunkRecord {
   static constexpr size_t kSquare = kChunk * kChunk * 2;

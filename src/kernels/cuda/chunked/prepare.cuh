@@ -24,7 +24,9 @@ constexpr int kSquareStride = kChunk + 4;  // of f32 squares in shared memory: 1
 template <int kKeys, bool kSolved>
 struct PrepareShared {
   static constexpr int kTile = kChunk * kKeys * 2, kSquare = kChunk * kSquareStride * 4;
-  static constexpr int kK = 0, kQ = kTile, kMatrix = 2 * kTile;
+  static constexpr int kK = 0, kQ = kTile;
+  static constexpr int kScores = 0, kInverse = kSquare;  // in the place of k and q, after their products
+  static constexpr int kMatrix = std::max(2 * kTile, kSolved ? 2 * kSquare : kSquare);
   static constexpr int kBytes = kSolved ? kMatrix + kSquare : kMatrix;
 };
 
@@ -62,37 +64,59 @@ __device__ float squares_of(const unsigned char* tile, int row) {
   return sum;
 }
 
-// Adds to a square of the record: the high parts lie before the low ones.
-__device__ inline void store_two(std::byte* square, int at, float a, float b) {
-  const uint32_t high = pack<__nv_bfloat16>(a, b);
-  *reinterpret_cast<uint32_t*>(square + at * 2) = high;
-  *reinterpret_cast<uint32_t*>(square + (kChunk * kChunk + at) * 2) =
-      pack<__nv_bfloat16>(a - __uint_as_float(high << 16), b - __uint_as_float(high & 0xffff0000u));
-}
-__device__ inline void store_one(std::byte* square, int at, float a) {
-  auto* to = reinterpret_cast<__nv_bfloat16*>(square) + at;
-  const uint32_t high = pack<__nv_bfloat16>(a, a);
-  const uint32_t low = pack<__nv_bfloat16>(a - __uint_as_float(high << 16), 0);
-  *to = reinterpret_cast<const __nv_bfloat16&>(high);
-  to[kChunk * kChunk] = reinterpret_cast<const __nv_bfloat16&>(low);
+// x = (I + M)^-1 for a strictly lower triangular M, by forward substitution in blocks of 16 rows. A warp has 16
+// columns; two of its lanes share a column, each multiplies half of the rows that are known. Straight code for all 64
+// rows would wait for its instructions.
+__device__ inline void invert(const float* m, float* x) {
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const int column = warp * 16 + lane % 16, half = lane / 16;
+#pragma unroll 1
+  for (int block = warp * 16; block < kChunk; block += 16) {
+    const float* rows = m + block * kSquareStride;
+    float sum[16] = {};
+#pragma unroll 1
+    for (int j = warp * 16 + half * 4; j < block; j += 8) {
+      float known[4];
+#pragma unroll
+      for (int k = 0; k < 4; ++k) known[k] = x[(j + k) * kSquareStride + column];
+#pragma unroll
+      for (int i = 0; i < 16; ++i) {
+        const float4 four = *reinterpret_cast<const float4*>(rows + i * kSquareStride + j);
+        sum[i] -= fmaf(four.x, known[0], four.y * known[1]) + fmaf(four.z, known[2], four.w * known[3]);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < 16; ++i) {
+      sum[i] += __shfl_xor_sync(~0u, sum[i], 16) + (block + i == column ? 1.0f : 0.0f);
+#pragma unroll
+      for (int j = 0; j < i; ++j) sum[i] = fmaf(-rows[i * kSquareStride + block + j], sum[j], sum[i]);
+      if (half == i % 2) x[(block + i) * kSquareStride + column] = sum[i];
+    }
+    __syncwarp();
+  }
 }
 
-// A column of (I + M)^-1, times `factor`, where M is strictly lower triangular: forward substitution.
-__device__ inline void invert_column(const float* m, int column, float factor, std::byte* inverse) {
-  float x[kChunk];
+// Writes the lower triangle of a square with the columns times `factor`, as a high and a low part; zeros above it.
+template <class Factor>
+__device__ void store_square(const float* square, Factor factor, std::byte* to) {
+  for (int i = static_cast<int>(threadIdx.x); i < kChunk * kChunk / 8; i += kPrepareThreads) {
+    const int row = i / (kChunk / 8), column = i % (kChunk / 8) * 8;
+    uint32_t high[4], low[4];
 #pragma unroll
-  for (int i = 0; i < kChunk; ++i) {
-    float sum[4] = {i == column ? -1.0f : 0.0f, 0, 0, 0};
+    for (int j = 0; j < 4; ++j) {
+      float two[2];
 #pragma unroll
-    for (int j = 0; j < i; j += 4) {
-      const float4 four = *reinterpret_cast<const float4*>(m + i * kSquareStride + j);
-      sum[0] = fmaf(four.x, x[j], sum[0]);
-      if (j + 1 < i) sum[1] = fmaf(four.y, x[j + 1], sum[1]);
-      if (j + 2 < i) sum[2] = fmaf(four.z, x[j + 2], sum[2]);
-      if (j + 3 < i) sum[3] = fmaf(four.w, x[j + 3], sum[3]);
+      for (int k = 0; k < 2; ++k) {
+        const int at = column + 2 * j + k;
+        two[k] = at <= row ? square[row * kSquareStride + at] * factor(at) : 0;
+      }
+      high[j] = pack<__nv_bfloat16>(two[0], two[1]);
+      low[j] =
+          pack<__nv_bfloat16>(two[0] - __uint_as_float(high[j] << 16), two[1] - __uint_as_float(high[j] & 0xffff0000u));
     }
-    x[i] = -((sum[0] + sum[1]) + (sum[2] + sum[3]));
-    store_one(inverse, i * kChunk + column, x[i] * factor);
+    auto* place = reinterpret_cast<uint4*>(to) + i;
+    *place = uint4{high[0], high[1], high[2], high[3]};
+    place[kChunk * kChunk / 8] = uint4{low[0], low[1], low[2], low[3]};
   }
 }
 
@@ -145,7 +169,9 @@ __global__ void __launch_bounds__(kPrepareThreads) prepare_chunks(const __grid_c
 
   std::byte* record = p.records + (static_cast<size_t>(chunk) * p.heads + h) * Record::kBytes;
   float* matrix = reinterpret_cast<float*>(shared + Shared::kMatrix);
+  float* scores = reinterpret_cast<float*>(shared + Shared::kScores);
   const int row = warp * 16 + lane / 4, within = lane % 4 * 2;
+  float2 own_scores[kChunk / 16][4];
 #pragma unroll
   for (int pair = 0; pair < kChunk / 16; ++pair) {
     if (pair > warp) break;
@@ -178,7 +204,7 @@ __global__ void __launch_bounds__(kPrepareThreads) prepare_chunks(const __grid_c
                 s + j < t ? factor * rows.weight[t] * rows.of_k[t] * of_k[n][half * 2 + j] : 0;
           }
         }
-        store_two(record + Record::kScores, t * kChunk + s, score[0], score[1]);
+        own_scores[pair][n * 2 + half] = {score[0], score[1]};
       }
     }
   }
@@ -190,9 +216,24 @@ __global__ void __launch_bounds__(kPrepareThreads) prepare_chunks(const __grid_c
     factors[2 * kChunk + thread] = rows.decay(thread, kChunk - 1) * rows.of_k[thread];
     if (thread < 4) factors[3 * kChunk + thread] = __expf(static_cast<float>(rows.sum[kChunk - 1]));
   }
+  __syncthreads();  // no warp reads k and q any more
+#pragma unroll
+  for (int pair = 0; pair < kChunk / 16; ++pair) {
+    if (pair > warp) break;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int t = row + i % 2 * 8, s = pair * 16 + i / 2 * 8 + within;
+      *reinterpret_cast<float2*>(scores + t * kSquareStride + s) = own_scores[pair][i];
+    }
+  }
+  float* inverse = reinterpret_cast<float*>(shared + Shared::kInverse);
+  if constexpr (Gate::kSolved) invert(matrix, inverse);
+  __syncthreads();
+  store_square(
+      scores, [](int) { return 1.0f; }, record + Record::kScores);
   if constexpr (Gate::kSolved) {
-    __syncthreads();
-    if (thread < kChunk) invert_column(matrix, thread, rows.weight[thread], record + Record::kInverse);
+    store_square(
+        inverse, [&](int column) { return rows.weight[column]; }, record + Record::kInverse);
   }
 }
 

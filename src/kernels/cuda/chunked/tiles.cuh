@@ -35,20 +35,30 @@ struct Tile {
   __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
 };
 
-// Copies the first `rows` x `cols` of a matrix with rows of `stride` elements; the rest of the kChunk rows is zero.
-template <int kThreads, int kCols>
-__device__ void copy_tile(Tile<kCols> tile, const __nv_bfloat16* from, int64_t stride, int rows, int cols) {
-  constexpr int kPieces = kCols / 8, kStep = kThreads / kPieces;  // pieces of 16 bytes
-  const int piece = static_cast<int>(threadIdx.x) % kPieces, first = static_cast<int>(threadIdx.x) / kPieces;
+// A tile [kChunk][kCols] as panels of 64 columns, as which warpgroup products read it. One panel is a Tile<64>.
+template <int kCols>
+struct Panels {
+  static constexpr int kWidth = kCols;
+  static constexpr uint32_t kPanelBytes = kChunk * 128;
+  uint32_t at;  // in shared memory
+
+  __device__ uint32_t address(int row, int piece) const {
+    return at + static_cast<uint32_t>(piece / 8) * kPanelBytes + SwizzledRows<64>::offset(row, piece % 8);
+  }
+};
+
+// Copies the first `rows` x `cols` of a matrix with rows of `stride` elements; the rest of the kChunk rows is zero. By
+// kThreads threads that begin at a multiple of kThreads.
+template <int kThreads, class AnyTile>
+__device__ void copy_tile(AnyTile tile, const __nv_bfloat16* from, int64_t stride, int rows, int cols) {
+  constexpr int kPieces = AnyTile::kWidth / 8, kStep = kThreads / kPieces;  // pieces of 16 bytes
+  const int thread = static_cast<int>(threadIdx.x) % kThreads, piece = thread % kPieces, first = thread / kPieces;
   const bool inside = piece * 8 < cols;
   const __nv_bfloat16* at = from + first * stride + piece * 8;
-  const uint32_t to = tile.address(first, piece);
 #pragma unroll
   for (int row = 0; row < kChunk; row += kStep) {
     const bool valid = inside && first + row < rows;
-    // Rows eight apart are permuted alike.
-    copy_async(kStep % 8 == 0 ? to + static_cast<uint32_t>(row * kCols * 2) : tile.address(first + row, piece),
-               valid ? at + row * stride : from, valid);
+    copy_async(tile.address(first + row, piece), valid ? at + row * stride : from, valid);
   }
 }
 

@@ -29,6 +29,9 @@ __device__ void warpgroup_add(float (&d)[kSums], const uint32_t (&a)[4], uint64_
   template <> __device__ inline void warpgroup_multiply<T>(float (&d)[64], const uint32_t (&a)[4], uint64_t b, int add) { \
     MR_PRODUCT("m64n128k16.f32." type, 64, "{%64, %65, %66, %67}, %68, p, 1, 1, 0", "%69", MR_FOUR(a), "l"(b), "r"(add)); \
   } \
+  template <> __device__ inline void warpgroup_multiply<T>(float (&d)[32], const uint32_t (&a)[4], uint64_t b, int add) { \
+    MR_PRODUCT("m64n64k16.f32." type, 32, "{%32, %33, %34, %35}, %36, p, 1, 1, 0", "%37", MR_FOUR(a), "l"(b), "r"(add)); \
+  } \
   template <> __device__ inline void warpgroup_multiply<T>(float (&d)[32], uint64_t a, uint64_t b, int add) { \
     MR_PRODUCT("m64n64k16.f32." type, 32, "%32, %33, p, 1, 1, 0, 0", "%34", "l"(a), "l"(b), "r"(add)); \
   } \
