@@ -37,6 +37,9 @@ std::vector<RouterCase> router_cases() {
       {{.per_row = 3, .expert_groups = 4, .kept_groups = 2, .groups_by_two_best = true}, 20, false, false, true},
       {{.scoring = Scoring::SoftmaxOfChosen, .per_row = 4}, 32},
       {{.scoring = Scoring::SoftmaxOfChosen, .per_row = 4}, 33, true, true},
+      {{.scoring = Scoring::SoftmaxOfChosen, .per_row = 8}, 128},
+      {{.scoring = Scoring::SoftmaxOfChosen, .per_row = 12}, 18, false, false, true},  // 0 and -0 are equal
+      {{.scoring = Scoring::SoftmaxOfChosen, .per_row = 40, .shared = 1}, 90, false, true, true},
       {{.scoring = Scoring::SparseMixer, .per_row = 2, .margin = 0.02f}, 16},
       {{.scoring = Scoring::SparseMixer, .per_row = 2, .margin = 0.5f}, 40},
       {{.per_row = 10, .renormalize = true, .least_sum = 0.9f}, 512},
@@ -52,7 +55,8 @@ std::vector<RouterCase> router_cases() {
 
 TEST(CudaRouter, AgreesWithTheReference) {
   for (const RouterCase& c : router_cases()) {
-    for (const int64_t rows : {1, 2, 17, 64, 65, 333}) {
+    for (const int64_t rows : {1, 2, 8, 9, 17, 33, 64, 65, 333, 2100, 9000}) {
+      if (rows > 1000 && c.settings.scoring != Scoring::SoftmaxOfChosen) continue;  // the reference is too slow
       // The reference computes the softmax anew for each score.
       if (c.settings.scoring == Scoring::Softmax && rows > 1 &&
           rows * c.settings.per_row * c.experts * c.experts * c.experts > int64_t{2'000'000'000})
@@ -411,7 +415,7 @@ TEST(CudaGroupedLinearSteps, OverlapChangesNoBits) {
   ThreadPool pool(8);
   const LinearLayout& layout = *cuda_kernels().layouts.front();
   for (const DType format : {DType::BF16, DType::Q8_0}) {
-    for (const int64_t rows : {1, 5, 90}) {
+    for (const int64_t rows : {1, 5, 30, 90}) {
       Random random(28);
       const int64_t groups = 20, per_row = 4, hidden = 512, inner = 256;
       const GroupedCase up{format, DType::BF16,  rows, groups, per_row, 2 * inner,
