@@ -11,7 +11,8 @@ namespace millrace {
 
 struct TensorBox {
   int columns, rows;
-  bool swizzled;  // 128-byte swizzle, as warpgroup products expect it; otherwise plain rows
+  bool swizzled;     // 128-byte swizzle, as warpgroup products expect it; otherwise plain rows
+  int matrices = 1;  // of a stack
 };
 
 // Row-major matrices of one shape, `apart` bytes from one to the next; rows are `stride` elements apart.
@@ -21,7 +22,7 @@ struct MatrixStack {
   size_t apart;
 };
 
-// Describes a stack of matrices that is read in boxes of one of them; elements outside it read as zeros.
+// Describes a stack of matrices that is read in boxes; elements outside it read as zeros.
 inline bool describe(CUtensorMap& map, DType type, const MatrixStack& stack, const TensorBox& box) {
   using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
   static const auto encode = reinterpret_cast<EncodeTiled>(driver_function("cuTensorMapEncodeTiled", 12000));
@@ -30,7 +31,8 @@ inline bool describe(CUtensorMap& map, DType type, const MatrixStack& stack, con
   const cuuint64_t sizes[3] = {static_cast<cuuint64_t>(stack.columns), static_cast<cuuint64_t>(stack.rows),
                                static_cast<cuuint64_t>(stack.count)};
   const cuuint64_t strides[2] = {static_cast<cuuint64_t>(stack.stride) * 2, stack.apart};
-  const cuuint32_t extent[3] = {static_cast<cuuint32_t>(box.columns), static_cast<cuuint32_t>(box.rows), 1};
+  const cuuint32_t extent[3] = {static_cast<cuuint32_t>(box.columns), static_cast<cuuint32_t>(box.rows),
+                                static_cast<cuuint32_t>(box.matrices)};
   const cuuint32_t steps[3] = {1, 1, 1};
   const CUtensorMapDataType element =
       type == DType::BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;

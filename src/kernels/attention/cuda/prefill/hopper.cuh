@@ -19,12 +19,10 @@ __device__ void run_tiles(const PrefillParams& p, Share share) {
   }
 }
 
-template <class T, int kDim>
-__global__ void __launch_bounds__(WarpgroupConfig<kDim>::kThreads, 1)
-    prefill_warpgroup(const __grid_constant__ WarpgroupParams w) {
+// The parts of a block's warps: two kinds of feeds, and rows that multiply.
+template <class Keys, class Queries, class Rows, class Params, class Space>
+__device__ void run_parts(const Params& w, const Space& space) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  extern __shared__ unsigned char shared_bytes[];
-  const WarpgroupSpace<kDim> space(shared_address(shared_bytes));
   if (threadIdx.x == 0) {
     prefetch_map(&w.keys);
     prefetch_map(&w.values);
@@ -37,18 +35,26 @@ __global__ void __launch_bounds__(WarpgroupConfig<kDim>::kThreads, 1)
   if (threadIdx.x < 128) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
     if (threadIdx.x < 32) {
-      KeyValueFeed<kDim> feed(w, space);
+      Keys feed(w, space);
       run_tiles(w.prefill, [&](bool) { return feed.run(), true; });
     } else {
-      QueryFeed<T, kDim> feed(w.prefill, space);
+      Queries feed(w, space);
       run_tiles(w.prefill, [&](bool) { return feed.run(), true; });
     }
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-    WarpgroupRows<T, kDim> rows(w.prefill, space, static_cast<int>(threadIdx.x) / 128 - 1);
+    Rows rows(w, space, static_cast<int>(threadIdx.x) / 128 - 1);
     run_tiles(w.prefill, [&](bool careful) { return rows.run(careful); });
   }
 #endif
+}
+
+template <class T, int kDim>
+__global__ void __launch_bounds__(WarpgroupConfig<kDim>::kThreads, 1)
+    prefill_warpgroup(const __grid_constant__ WarpgroupParams w) {
+  extern __shared__ unsigned char shared_bytes[];
+  const WarpgroupSpace<kDim> space(shared_address(shared_bytes));
+  run_parts<KeyValueFeed<kDim>, QueryFeed<T, kDim>, WarpgroupRows<T, kDim>>(w, space);
 }
 
 }  // namespace millrace

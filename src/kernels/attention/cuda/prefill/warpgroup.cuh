@@ -35,6 +35,9 @@ __device__ void warpgroup_add(float (&d)[kSums], const uint32_t (&a)[4], uint64_
   template <> __device__ inline void warpgroup_multiply<T>(float (&d)[32], uint64_t a, uint64_t b, int add) { \
     MR_PRODUCT("m64n64k16.f32." type, 32, "%32, %33, p, 1, 1, 0, 0", "%34", "l"(a), "l"(b), "r"(add)); \
   } \
+  template <> __device__ inline void warpgroup_multiply<T>(float (&d)[64], uint64_t a, uint64_t b, int add) { \
+    MR_PRODUCT("m64n128k16.f32." type, 64, "%64, %65, p, 1, 1, 0, 0", "%66", "l"(a), "l"(b), "r"(add)); \
+  } \
   template <> __device__ inline void warpgroup_add<T>(float (&d)[32], const uint32_t (&a)[4], uint64_t b) { \
     MR_PRODUCT("m64n64k16.f32." type, 32, "{%32, %33, %34, %35}, %36, p, 1, 1, 1", "%37", MR_FOUR(a), "l"(b), "r"(1)); \
   } \
@@ -107,6 +110,15 @@ __device__ inline void copy_box(uint32_t to, const void* map, int column, int ro
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
           to),
       "l"(map), "r"(column), "r"(row), "r"(barrier.address())
+      : "memory");
+}
+
+__device__ inline void copy_box(uint32_t to, const void* map, int column, int second, int third,
+                                const CopyBarrier& barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::
+          "r"(to),
+      "l"(map), "r"(column), "r"(second), "r"(third), "r"(barrier.address())
       : "memory");
 }
 

@@ -48,10 +48,10 @@ class KeyValueFeed {
   __device__ void copy(const CUtensorMap& map, uint32_t to, int row, const CopyBarrier& empty,
                        const CopyBarrier& full) {
     empty.wait(at_.parity ^ 1);
-    if (lane_ == 0) full.expect(Config::kTileBytes);
+    if (lane_ == 0) full.expect(Config::kKeyBytes);
     __syncwarp();
     if (box_ >= Config::kTokens) return;
-    for (int panel = 0; panel < Config::kPanels; ++panel) {
+    for (int panel = 0; panel < Config::kKeyPanels; ++panel) {
       copy_box(to + panel * Config::kPanelBytes + box_ * 128, &map, panel * 64, row, full);
     }
   }
@@ -63,25 +63,69 @@ class KeyValueFeed {
 };
 
 // Three warps: convert queries to the type of the keys, store them row by row in their panels, and write the TileNote.
+template <class T, class Space>
+class QueryWriter {
+ public:
+  __device__ explicit QueryWriter(const Space& space) : space_(space), thread_(static_cast<int>(threadIdx.x) - 32) {}
+
+ protected:
+  using Config = typename Space::Config;
+  static constexpr int kThreads = Config::kLoaders * 32;
+
+  __device__ void await_room() const { space_.queries_empty().wait(tiles_ % 2 ^ 1); }
+
+  // Eight elements, or zeros; `from` is readable in any case.
+  __device__ static void bring(uint32_t to, const T* from, bool used) { copy_async(to, from, used); }
+  template <class Source>
+  __device__ static void bring(uint32_t to, const Source* from, bool used) {
+    const Eight x = used ? widen(from) : Eight{};
+    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(pack<T>(x.at[0], x.at[1])),
+                 "r"(pack<T>(x.at[2], x.at[3])), "r"(pack<T>(x.at[4], x.at[5])), "r"(pack<T>(x.at[6], x.at[7]))
+                 : "memory");
+  }
+  __device__ static void finish() {
+    commit_copies();
+    wait_copies<0>();
+    if (!Config::kQueriesInRegisters) publish_to_tensor_cores();
+  }
+
+  __device__ void note(const TileNote& n) {
+    if (thread_ == 0) {
+      const uint32_t to = space_.note(tiles_);
+      asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(n.head), "r"(n.row), "r"(n.position),
+                   "r"(n.rows)
+                   : "memory");
+      asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to + 16), "r"(n.length), "r"(n.first_position),
+                   "r"(n.key_tiles), "r"(n.pieces)
+                   : "memory");
+    }
+    space_.queries_full().arrive();
+    ++tiles_;
+  }
+
+  const Space& space_;
+  int thread_, tiles_ = 0;
+};
+
 template <class T, int kDim>
-class QueryFeed {
+class QueryFeed : QueryWriter<T, WarpgroupSpace<kDim>> {
+  using Base = QueryWriter<T, WarpgroupSpace<kDim>>;
   using Config = WarpgroupConfig<kDim>;
-  static constexpr int kPieces = kDim / 8, kThreads = Config::kLoaders * 32;
+  static constexpr int kPieces = kDim / 8;
 
  public:
-  __device__ QueryFeed(const PrefillParams& p, const WarpgroupSpace<kDim>& space)
-      : p_(p), space_(space), thread_(static_cast<int>(threadIdx.x) - 32) {}
+  __device__ QueryFeed(const WarpgroupParams& w, const WarpgroupSpace<kDim>& space) : Base(space), p_(w.prefill) {}
 
   __device__ void run() {
     for_each_tile<kDim>(p_, [&](const PrefillTile& tile, int first_position, int key_tiles) {
-      space_.queries_empty().wait(tiles_ % 2 ^ 1);
+      this->await_room();
       load(tile);
       const DeviceSlice& s = tile.slice;
-      note({tile.head, s.first_row + tile.first, s.past + tile.first, s.rows - tile.first, s.past + s.rows,
-            first_position, key_tiles, 0});
+      this->note({tile.head, s.first_row + tile.first, s.past + tile.first, s.rows - tile.first, s.past + s.rows,
+                  first_position, key_tiles, 0});
     });
-    space_.queries_empty().wait(tiles_ % 2 ^ 1);
-    note({});
+    this->await_room();
+    this->note({});
   }
 
  private:
@@ -93,44 +137,17 @@ class QueryFeed {
                            static_cast<int64_t>(tile.head) * kDim;
       const int rows = tile.slice.rows - tile.first;
 #pragma unroll 1
-      for (int i = thread_; i < Config::kRows * kPieces; i += kThreads) {
+      for (int i = this->thread_; i < Config::kRows * kPieces; i += Base::kThreads) {
         const int row = i / kPieces, piece = i % kPieces;
         const bool used = row < rows;
-        bring(space_.query_piece(row, piece), from + (used ? row : 0) * p_.args.q.stride + piece * 8, used);
+        this->bring(this->space_.query_piece(row, piece), from + (used ? row : 0) * p_.args.q.stride + piece * 8, used);
       }
       return 0;
     });
-    commit_copies();
-    wait_copies<0>();
-    if (!Config::kQueriesInRegisters) publish_to_tensor_cores();
-  }
-
-  __device__ static void bring(uint32_t to, const T* from, bool used) { copy_async(to, from, used); }
-  template <class Source>
-  __device__ static void bring(uint32_t to, const Source* from, bool used) {
-    const Eight x = used ? widen(from) : Eight{};
-    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(pack<T>(x.at[0], x.at[1])),
-                 "r"(pack<T>(x.at[2], x.at[3])), "r"(pack<T>(x.at[4], x.at[5])), "r"(pack<T>(x.at[6], x.at[7]))
-                 : "memory");
-  }
-
-  __device__ void note(const TileNote& n) {
-    if (thread_ == 0) {
-      const uint32_t to = space_.note(tiles_);
-      asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(n.head), "r"(n.row), "r"(n.position),
-                   "r"(n.rows)
-                   : "memory");
-      asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to + 16), "r"(n.length), "r"(n.first_position),
-                   "r"(n.key_tiles), "r"(0)
-                   : "memory");
-    }
-    space_.queries_full().arrive();
-    ++tiles_;
+    this->finish();
   }
 
   const PrefillParams& p_;
-  const WarpgroupSpace<kDim>& space_;
-  int thread_, tiles_ = 0;
 };
 
 }  // namespace millrace

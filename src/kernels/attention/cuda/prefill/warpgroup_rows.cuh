@@ -6,29 +6,31 @@
 
 namespace millrace {
 
-template <class T, int kDim>
+template <class T, int kKeyDim, int kValueDim = kKeyDim>
 class WarpgroupRows {
-  using Config = WarpgroupConfig<kDim>;
-  using Space = WarpgroupSpace<kDim>;
+  using Config = WarpgroupConfig<kKeyDim, kValueDim>;
+  using Space = WarpgroupSpace<kKeyDim, kValueDim>;
   using Place = typename Space::Place;
   static constexpr int kScores = Config::kTokens / 2;  // of a thread
 
  public:
-  __device__ WarpgroupRows(const PrefillParams& p, const Space& space, int group)
-      : p_(p), space_(space), group_(group) {}
+  template <class Params>
+  __device__ WarpgroupRows(const Params& w, const Space& space, int group)
+      : p_(w.prefill), space_(space), group_(group) {}
 
   // Processes all tiles of the block. careful: products may be anything, even infinite. Otherwise the products are
   // trusted, and the return value tells whether the results are valid.
   __device__ bool run(bool careful) {
     bool all_sound = true;
     while (take_tile()) {
+      clear();
       all_sound &= attend(careful);
       write();
     }
     return all_sound;
   }
 
- private:
+ protected:
   // Waits for the next tile's queries; false if there is none.
   __device__ bool take_tile() {
     const int lane = fresh_lane(), warp = static_cast<int>(threadIdx.x) / 32 % 4;
@@ -41,7 +43,7 @@ class WarpgroupRows {
     key_tiles_ = noted(offsetof(TileNote, key_tiles));
     if constexpr (Config::kQueriesInRegisters) {
 #pragma unroll
-      for (int k = 0; k < kDim / 16; ++k) {
+      for (int k = 0; k < kKeyDim / 16; ++k) {
         load_matrices(q_[k], space_.query_piece(group_ * 64 + warp * 16 + lane % 16, k * 2 + lane / 16));
       }
     }
@@ -63,19 +65,25 @@ class WarpgroupRows {
     return __shfl_sync(~0u, value, 0);
   }
 
+  __device__ void clear() {
+#pragma unroll
+    for (int i = 0; i < kValueDim / 2; ++i) o_[i] = 0;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) largest_[half] = kNoScore, total_[half] = 0;
+  }
+
+  // Adds the tile's keys and values to the sums; kContinues: the sums may have begun elsewhere.
+  template <bool kContinues = false>
   __device__ bool attend(bool careful) {
     float score[kScores];
     uint32_t weights[Config::kTokens / 16][4];
     float factor[2];
-#pragma unroll
-    for (int i = 0; i < kDim / 2; ++i) o_[i] = 0;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) largest_[half] = kNoScore, total_[half] = 0;
     multiply_keys(at_, score);
     warpgroup_wait<0>();
     hold(score);
     release(space_.keys_empty(at_));
-    weigh(0, careful, score, factor);
+    const bool moved_first = weigh(0, careful, score, factor);
+    if (kContinues && moved_first) rescale(factor);
     pack_weights(score, weights);
     if (group_ == 1) pass_turn();
     for (int t = 1; t < key_tiles_; ++t) {
@@ -124,17 +132,23 @@ class WarpgroupRows {
     });
   }
 
-  // Rows half * 8 .. half * 8 + 7 of the warp's.
+  // The row of the tile whose sums the thread holds: half * 8 + lane / 4 of the warp's.
+  __device__ int row_of(int half) const {
+    return group_ * 64 + static_cast<int>(threadIdx.x) / 32 % 4 * 16 + half * 8 +
+           static_cast<int>(threadIdx.x) % 32 / 4;
+  }
+  // The first of each eight columns that the thread holds, of two.
+  __device__ static int column() { return static_cast<int>(threadIdx.x) % 4 * 2; }
+
   template <class Out, int half>
   __device__ void write_half() {
-    const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32 % 4;
-    const int row = group_ * 64 + warp * 16 + half * 8 + lane / 4;
+    const int row = row_of(half);
     const int64_t first = noted(offsetof(TileNote, row)), head = noted(offsetof(TileNote, head));
     const float inverse = 1 / with_sink(p_.args, head, total_[half], largest_[half]);
     if (row >= noted(offsetof(TileNote, rows))) return;
-    Out* out = static_cast<Out*>(p_.args.out.data) + (first + row) * p_.args.out.stride + head * kDim + lane % 4 * 2;
+    Out* out = static_cast<Out*>(p_.args.out.data) + (first + row) * p_.args.out.stride + head * kValueDim + column();
 #pragma unroll
-    for (int n = 0; n < kDim / 8; ++n) {
+    for (int n = 0; n < kValueDim / 8; ++n) {
       *reinterpret_cast<Vector<Out, 2>*>(out + n * 8) = {from_float<Out>(o_[n * 4 + half * 2] * inverse),
                                                          from_float<Out>(o_[n * 4 + half * 2 + 1] * inverse)};
     }
@@ -143,16 +157,19 @@ class WarpgroupRows {
   __device__ void multiply_keys(Place at, float (&score)[kScores]) {
     space_.keys_full(at).wait(at.parity);
     const uint64_t keys = panel_descriptor(space_.key_tile(at));
+    // Read anew for every tile: descriptors of all steps would occupy registers.
+    uint32_t queries_at = space_.query_panel(group_ * 64, 0);
+    asm volatile("" : "+r"(queries_at));
+    const uint64_t queries = panel_descriptor(queries_at);
     hold(score);
     warpgroup_fence();
 #pragma unroll
-    for (int k = 0; k < kDim / 16; ++k) {
+    for (int k = 0; k < kKeyDim / 16; ++k) {
       const uint64_t piece = moved_by(keys, k / 4 * Config::kPanelBytes + k % 4 * 32);
       if constexpr (Config::kQueriesInRegisters) {
         warpgroup_multiply<T>(score, q_[k], piece, k > 0);
       } else {
-        const uint64_t queries = panel_descriptor(space_.query_panel(group_ * 64, k / 4));
-        warpgroup_multiply<T>(score, moved_by(queries, k % 4 * 32), piece, k > 0);
+        warpgroup_multiply<T>(score, moved_by(queries, k / 4 * Config::kRows * 128 + k % 4 * 32), piece, k > 0);
       }
     }
     warpgroup_commit();
@@ -177,7 +194,7 @@ class WarpgroupRows {
     if (used >= Config::kTokens) return;
     space_.values_full(at_).wait(at_.parity);
     const int thread = static_cast<int>(threadIdx.x) - 128, pieces = (Config::kTokens - used) * 8;
-    for (int i = thread; i < pieces * Config::kPanels; i += Config::kConsumers * 128) {
+    for (int i = thread; i < pieces * Config::kValuePanels; i += Config::kConsumers * 128) {
       const uint32_t to = space_.value_tile(at_) + i / pieces * Config::kPanelBytes + used * 128 + i % pieces * 16;
       asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(to), "r"(0) : "memory");
     }
@@ -231,7 +248,7 @@ class WarpgroupRows {
 
   __device__ void rescale(const float (&factor)[2]) {
 #pragma unroll
-    for (int i = 0; i < kDim / 2; ++i) o_[i] *= factor[i % 4 / 2];
+    for (int i = 0; i < kValueDim / 2; ++i) o_[i] *= factor[i % 4 / 2];
   }
 
   __device__ static void pack_weights(const float (&score)[kScores], uint32_t (&weights)[Config::kTokens / 16][4]) {
@@ -256,8 +273,8 @@ class WarpgroupRows {
   uint32_t note_ = 0;
   int first_row_ = 0, first_position_ = 0, key_tiles_ = 0;  // position of the warp's first row; of the first key
   float largest_[2], total_[2];
-  float o_[kDim / 2];
-  uint32_t q_[Config::kQueriesInRegisters ? kDim / 16 : 1][4];
+  float o_[kValueDim / 2];
+  uint32_t q_[Config::kQueriesInRegisters ? kKeyDim / 16 : 1][4];
 };
 
 }  // namespace millrace

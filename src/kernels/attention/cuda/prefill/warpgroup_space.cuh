@@ -14,18 +14,21 @@ struct WarpgroupParams {
   CUtensorMap keys, values;
 };
 
-template <int kDim>
+template <int kKeyDim, int kValueDim = kKeyDim>
 struct WarpgroupConfig {
   static constexpr int kConsumers = 2, kThreads = (kConsumers + 1) * 128, kRows = kConsumers * 64;
-  // Long heads leave no registers for queries and less shared memory for keys and values.
-  static constexpr bool kQueriesInRegisters = kDim <= 128;
-  static constexpr int kTokens = kDim <= 128 ? 128 : 64, kStages = kDim <= 128 ? 3 : 2, kPanels = kDim / 64;
+  // Long keys leave no registers for queries, long values none for many scores, and either less shared memory.
+  static constexpr bool kQueriesInRegisters = kKeyDim <= 128;
+  static constexpr int kTokens = kKeyDim <= 192 && kValueDim <= 128 ? 128 : 64;
+  static constexpr int kStages = kKeyDim <= 128 && kValueDim <= 128 ? 3 : 2;
+  static constexpr int kKeyPanels = kKeyDim / 64, kValuePanels = kValueDim / 64;
   static constexpr int kPanelBytes = kTokens * 128;
-  static constexpr int kTileBytes = kPanels * kPanelBytes;
-  static constexpr int kQueryBytes = kPanels * kRows * 128;
+  static constexpr int kKeyBytes = kKeyPanels * kPanelBytes, kValueBytes = kValuePanels * kPanelBytes;  // of a tile
+  static constexpr int kQueryBytes = kKeyPanels * kRows * 128;
   static constexpr int kLoaders = 3;  // warps that load queries
   static constexpr int kNoteBytes = 32, kBarrierBytes = (4 * kStages + 2) * 8;
-  static constexpr int kSharedBytes = 1024 + kQueryBytes + 2 * kStages * kTileBytes + 2 * kNoteBytes + kBarrierBytes;
+  static constexpr int kSharedBytes =
+      1024 + kQueryBytes + kStages * (kKeyBytes + kValueBytes) + 2 * kNoteBytes + kBarrierBytes;
 };
 
 // Data of a tile of queries and its tiles of keys for the multiplying warps.
@@ -34,7 +37,7 @@ struct alignas(16) TileNote {
   int position, rows;             // position of its first row; rows of the slice from there on
   int length;                     // of the sequence
   int first_position, key_tiles;  // key_tiles = 0: no more tiles
-  int unused;
+  int pieces;                     // of expanded keys: bit 0: sums began in an earlier piece; bit 1: a later one follows
 };
 
 // A position in the ring of key tiles; parity flips with each round.
@@ -47,9 +50,9 @@ struct RingPlace {
   }
 };
 
-template <int kDim>
+template <int kKeyDim, int kValueDim = kKeyDim>
 struct WarpgroupSpace {
-  using Config = WarpgroupConfig<kDim>;
+  using Config = WarpgroupConfig<kKeyDim, kValueDim>;
   using Place = RingPlace<Config::kStages>;
   static_assert(sizeof(TileNote) == Config::kNoteBytes);
   uint32_t queries, keys, values, notes, barriers;
@@ -57,12 +60,12 @@ struct WarpgroupSpace {
   __device__ explicit WarpgroupSpace(uint32_t base) {
     queries = (base + 1023) / 1024 * 1024;
     keys = queries + Config::kQueryBytes;
-    values = keys + Config::kStages * Config::kTileBytes;
-    notes = values + Config::kStages * Config::kTileBytes;
+    values = keys + Config::kStages * Config::kKeyBytes;
+    notes = values + Config::kStages * Config::kValueBytes;
     barriers = notes + 2 * Config::kNoteBytes;
   }
-  __device__ uint32_t key_tile(Place at) const { return keys + at.stage * Config::kTileBytes; }
-  __device__ uint32_t value_tile(Place at) const { return values + at.stage * Config::kTileBytes; }
+  __device__ uint32_t key_tile(Place at) const { return keys + at.stage * Config::kKeyBytes; }
+  __device__ uint32_t value_tile(Place at) const { return values + at.stage * Config::kValueBytes; }
   __device__ uint32_t note(int tile) const { return notes + tile % 2 * Config::kNoteBytes; }
   // Rows from `row` on of the panel with column 64 * panel; `row` is a multiple of eight.
   __device__ uint32_t query_panel(int row, int panel) const { return queries + (panel * Config::kRows + row) * 128; }
