@@ -78,7 +78,7 @@ struct StatePart {
   bool active;
 
   __device__ StatePart(const ChunkedParams& p, const BlockShare& share) {
-    const int first = share.first + static_cast<int>(threadIdx.x) / 32 * kWarpColumns;
+    const int first = share.first + static_cast<int>(threadIdx.x) % kAdvanceThreads / 32 * kWarpColumns;
     within = static_cast<int>(threadIdx.x) % 4 * 2;
     column = first + static_cast<int>(threadIdx.x) % 32 / 4;
     active = first < p.value_dim;

@@ -57,13 +57,16 @@ void run_steps(const ChunkedParams& params, const Gate& gate, size_t slices, con
 struct Advancing {
   void (*kernel)(ChunkedParams);
   int threads;
+  size_t shared_bytes;
 };
 template <int kKeys, bool kSolved>
 Advancing advancing() {
   if constexpr (kKeys <= 128) {
-    if (device_capability() == 90) return {advance_by_warpgroups<kKeys, kSolved>, kWarpgroupThreads};
+    if (device_capability() == 90) {
+      return {advance_by_warpgroups<kKeys, kSolved>, kWarpgroupThreads, Passed<kKeys, kSolved>::kBytes};
+    }
   }
-  return {advance_chunks<kKeys, kSolved>, kAdvanceThreads};
+  return {advance_chunks<kKeys, kSolved>, kAdvanceThreads, advance_bytes<kKeys, kSolved>()};
 }
 
 // The slices of at least kLeastRows rows.
@@ -71,14 +74,14 @@ template <int kKeys, class Gate>
 void run_chunks(ChunkedParams params, const Gate& gate, std::span<const SequenceSlice> slices, int64_t rows,
                 const Executor& executor) {
   constexpr bool kSolved = Gate::kSolved;
-  constexpr size_t kPrepareBytes = PrepareShared<kKeys, kSolved>::kBytes,
-                   kAdvanceBytes = advance_bytes<kKeys, kSolved>();
+  constexpr size_t kPrepareBytes = PrepareShared<kKeys, kSolved>::kBytes;
   void (*prepare)(PrepareParams<Gate>) = prepare_chunks<kKeys, Gate>;
   static const Advancing advance = [=] {  // once: these are calls of the driver
     const Advancing found = advancing<kKeys, kSolved>();
     check_launch(cudaFuncSetAttribute(prepare, cudaFuncAttributeMaxDynamicSharedMemorySize, kPrepareBytes),
                  "preparing a recurrence");
-    check_launch(cudaFuncSetAttribute(found.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kAdvanceBytes),
+    check_launch(cudaFuncSetAttribute(found.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                      static_cast<int>(found.shared_bytes)),
                  "preparing a recurrence");
     return found;
   }();
@@ -90,7 +93,7 @@ void run_chunks(ChunkedParams params, const Gate& gate, std::span<const Sequence
                                kPrepareBytes, cuda_launch(executor), PrepareParams<Gate>{params, gate}),
                  "starting a recurrence");
     check_launch(launch_kernel(advance.kernel, dim3(static_cast<unsigned>(pieces.count), heads * blocks),
-                               advance.threads, kAdvanceBytes, cuda_launch(executor), params),
+                               advance.threads, advance.shared_bytes, cuda_launch(executor), params),
                  "starting a recurrence");
   });
 }
