@@ -90,28 +90,42 @@ class CublasLtLinear final : public LinearKernel {
  private:
   static constexpr int64_t kMostDecoding = 64;
 
-  // The smallest part first, so that its bits are not lost.
+  // The rows beyond a multiple of eight go row by row: with them, cuBLASLt's products are five times slower.
   static void run_f32(const Args& a, const Executor& executor) {
     const LinearWeights& w = *a.weights;
-    if (a.y.dtype != DType::F32) return cuda_f32_rows_linear()->run(a, executor);
-    std::byte* parts = executor.workspace + CublasLtGemm::kWorkspaceBytes;
-    for (int64_t first = 0; first < w.n; first += split_rows(w.n, w.k)) {
-      const int64_t n = std::min(w.n - first, split_rows(w.n, w.k));
-      const Matrix y = a.y.columns(first, n);
-      cuda_split(reinterpret_cast<const float*>(w.data) + first * w.k, n * w.k, a.x.dtype, parts, executor.queue);
-      for (int part = kPartsOfF32 - 1; part >= 0; --part) {
-        const bool accumulate = a.accumulate || part < kPartsOfF32 - 1;
-        gemm().run({a.x.dtype, DType::F32, n, w.k, a.x.rows, a.x.stride, y.stride, accumulate, alignment_of(y)},
-                   a.x.data, parts + static_cast<size_t>(part) * part_bytes(n, w.k), y.data,
-                   {executor.workspace, CublasLtGemm::kWorkspaceBytes}, static_cast<cudaStream_t>(executor.queue));
-      }
+    const int64_t even = w.n / 8 * 8;
+    if (a.y.dtype != DType::F32 || even == 0) return cuda_f32_rows_linear()->run(a, executor);
+    for (int64_t first = 0; first < even; first += split_rows(even, w.k)) {
+      multiply_f32(a, first, std::min(even - first, split_rows(even, w.k)), executor);
     }
-    if (a.bias != nullptr) cuda_add_bias(a.y, a.bias, executor.queue);
+    if (a.bias != nullptr) cuda_add_bias(a.y.columns(0, even), a.bias, executor.queue);
+    if (even == w.n) return;
+    LinearWeights rest = w;
+    rest.n = w.n - even;
+    rest.data = w.data + even * w.k * int64_t{sizeof(float)};
+    Args of_rest = a;
+    of_rest.weights = &rest;
+    of_rest.y = a.y.columns(even, rest.n);
+    if (a.bias != nullptr) of_rest.bias = a.bias + even;
+    cuda_f32_rows_linear()->run(of_rest, executor);
+  }
+  // The smallest part first, so that its bits are not lost.
+  static void multiply_f32(const Args& a, int64_t first, int64_t n, const Executor& executor) {
+    const LinearWeights& w = *a.weights;
+    std::byte* parts = executor.workspace + CublasLtGemm::kWorkspaceBytes;
+    const Matrix y = a.y.columns(first, n);
+    cuda_split(reinterpret_cast<const float*>(w.data) + first * w.k, n * w.k, a.x.dtype, parts, executor.queue);
+    for (int part = kPartsOfF32 - 1; part >= 0; --part) {
+      const bool accumulate = a.accumulate || part < kPartsOfF32 - 1;
+      gemm().run({a.x.dtype, DType::F32, n, w.k, a.x.rows, a.x.stride, y.stride, accumulate, alignment_of(y)}, a.x.data,
+                 parts + static_cast<size_t>(part) * part_bytes(n, w.k), y.data,
+                 {executor.workspace, CublasLtGemm::kWorkspaceBytes}, static_cast<cudaStream_t>(executor.queue));
+    }
   }
   // Rows of the weights that are split at a time, so that an output head of F32 needs no workspace of its size.
   static int64_t split_rows(int64_t n, int64_t k) {
     constexpr int64_t kElements = int64_t{1} << 24;
-    return std::min(n, std::max<int64_t>(1, kElements / k));
+    return std::min(n, std::max<int64_t>(8, kElements / k / 8 * 8));
   }
   static size_t part_bytes(int64_t n, int64_t k) { return static_cast<size_t>(n * k) * 2; }
 
