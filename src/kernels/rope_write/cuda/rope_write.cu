@@ -103,13 +103,17 @@ __global__ void __launch_bounds__(kWarps * 32) rope_write_kernel(const __grid_co
   }
 }
 
-// Eight rotation pairs of a head: first elements, second elements, and their offsets in the head.
+// Eight rotation pairs of a head: first elements, second elements, and their offsets in the head. The pairs behind the
+// rotated ones are neighbours in both styles.
 struct EightPairs {
+  bool rotated;
   int first, second;
   Eight a, b;
 
-  __device__ EightPairs(bool halves, int pair, int head_dim)
-      : first(halves ? pair : 2 * pair), second(halves ? pair + head_dim / 2 : 2 * pair + 8) {}
+  __device__ EightPairs(bool halves, int pair, int rotary_dim)
+      : rotated(2 * pair < rotary_dim),
+        first(rotated && halves ? pair : 2 * pair),
+        second(rotated && halves ? pair + rotary_dim / 2 : 2 * pair + 8) {}
 
   __device__ static void rotate_pair(float& x, float& y, float cosine, float sine) {
     const float before = x;
@@ -139,7 +143,7 @@ struct EightPairs {
 
 constexpr int kPairThreads = 128;
 
-// For prompts whose whole head rotates, 16 bits in and out. One thread per eight pairs, grid.x = rows.
+// For prompts, 16 bits in and out. One thread per eight pairs, grid.x = rows.
 template <class T>
 __global__ void __launch_bounds__(kPairThreads) rope_write_rows(const __grid_constant__ CudaRopeWriteArgs a) {
   allow_dependents();
@@ -155,12 +159,13 @@ __global__ void __launch_bounds__(kPairThreads) rope_write_rows(const __grid_con
   const int own = is_q ? head : (head - a.heads) % a.kv_heads;
   const CudaMatrix& matrix = is_q ? a.q : is_v ? a.v : a.k;
   T* from = static_cast<T*>(matrix.data) + row * matrix.stride + static_cast<int64_t>(own) * a.head_dim;
-  EightPairs x(halves, pair, a.head_dim);
+  EightPairs x(halves, pair, a.rotary_dim);
+  if (is_q && !x.rotated) return;
   x.a = widen(from + x.first);
   x.b = widen(from + x.second);
-  if (!is_v) {
-    const float* angles = a.angles + row * a.head_dim + pair;
-    x.rotate(halves, widen(angles), widen(angles + a.head_dim / 2));
+  if (!is_v && x.rotated) {
+    const float* angles = a.angles + row * a.rotary_dim + pair;
+    x.rotate(halves, widen(angles), widen(angles + a.rotary_dim / 2));
   }
   if (!is_q) x.make_numbers<T>();
   const int64_t place = (page * a.kv_heads + own) * a.block_size + slot % a.block_size;
@@ -172,7 +177,7 @@ __global__ void __launch_bounds__(kPairThreads) rope_write_rows(const __grid_con
 bool rotates_in_rows(const CudaRopeWriteArgs& a) {
   const bool one_type = a.q.dtype == a.kv && a.k.dtype == a.kv && a.v.dtype == a.kv;
   return one_type && (a.kv == DType::F16 || a.kv == DType::BF16) && a.keys != nullptr && a.angles != nullptr &&
-         a.rotary_dim == a.head_dim && a.head_dim % 16 == 0;
+         a.rotary_dim % 16 == 0 && a.head_dim % 16 == 0;
 }
 
 CudaError launch_rows_of_heads(const CudaRopeWriteArgs& a, const CudaLaunch& launch) {
