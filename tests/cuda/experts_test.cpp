@@ -366,6 +366,37 @@ INSTANTIATE_TEST_SUITE_P(Formats, CudaGroupedLinear, testing::ValuesIn([] {
                          }()),
                          [](const auto& info) { return std::string(name(info.param)); });
 
+// So many pairs that two blocks share the weights of a tile: whole tiles, tails of all lengths, blocks without pairs.
+TEST(CudaGroupedLinearShares, TilesOfTwoBlocks) {
+  ThreadPool pool(8);
+  Random random(31);
+  struct Routed {
+    int64_t rows, groups, per_row;
+    Spread spread;
+  };
+  const Routed routed[] = {
+      {256, 1, 1, Spread::Even},       {300, 1, 1, Spread::Even},       {326, 1, 1, Spread::Even},
+      {520, 4, 2, Spread::Even},       {450, 3, 2, Spread::Even},       {513, 2, 1, Spread::OneExpert},
+      {900, 5, 2, Spread::FewExperts}, {640, 4, 2, Spread::FewExperts},
+  };
+  for (const DType type : {DType::BF16, DType::F16}) {
+    GroupedCase gated{type, type, 1, 5, 1, 600, 328, Spread::Even, true, false, false};
+    GroupedCase down{type, type, 1, 5, 1, 520, 200, Spread::Even, false, true, false};
+    GroupedCase plain{type, type, 1, 5, 1, 71, 64, Spread::Even, false, false, false};
+    for (GroupedCase* c : {&gated, &down, &plain}) {
+      const TestExperts experts = experts_of(*c, random);
+      for (const Routed& r : routed) {
+        c->rows = r.rows;
+        c->groups = r.groups;
+        c->per_row = r.per_row;
+        c->spread = r.spread;
+        c->bias = r.rows % 4 == 0;
+        EXPECT_GT(check(*c, experts, random, pool), 0);
+      }
+    }
+  }
+}
+
 // A recorded step runs with the routing that its buffers hold when it is replayed.
 TEST(CudaGroupedLinearSteps, ReplayWithAnotherRouting) {
   ThreadPool pool(8);

@@ -120,7 +120,7 @@ __global__ void __launch_bounds__(kPromptThreads, 1) multiply_packed_prompt(cons
   typename S::Units units{aligned + S::kXSlots * kPromptXBytes, of_units, of_units + S::kUnitSlots};
   const int count = (f.p.k + kUnitColumns - 1) / kUnitColumns;
   run_prompt_block(
-      f, reinterpret_cast<float*>(units.data + S::kUnitSlots * S::kUnitBytes), kRaisedSumFactor<kFormat>,
+      f, units.data + S::kUnitSlots * S::kUnitBytes, kRaisedSumFactor<kFormat>,
       [&] {
         xs.init(kPromptFeeders);
         units.init(1);
