@@ -97,6 +97,8 @@ class Ops {
   void linear(Matrix x, const Linear& weights, Matrix y);
   // y = linear(norm(x)). Writes the norm to norm.out, unless the linear kernel computes the norm itself.
   void linear(const NormOp::Args& norm, const Linear& weights, Matrix y);
+  // The same, and norm.out holds the norm for other ops.
+  void norm_and_linear(const NormOp::Args& norm, const Linear& weights, Matrix y);
   // y += linear(x). The launch is deferred to the next op: if that is a linear layer of a norm of y, the two kernels
   // may share the norm.
   void add_linear(Matrix x, const Linear& weights, Matrix y);
@@ -111,8 +113,9 @@ class Ops {
   void finish_pass() { launch_pending(); }  // call after each forward pass: launches a deferred op
   void norm(const NormOp::Args& args);
   void attention(const AttentionArgs& args);
-  // Applies RoPE to q and k, stores k and v, then attends. A fused kernel may do all three.
-  void attention(const RopeWriteOp::Args& rope, const AttentionArgs& args);
+  // Applies norms and RoPE to q and k, stores k and v, then attends. A fused kernel may do all of it.
+  void attention(const RopeWriteOp::Args& rope, const AttentionArgs& args, const HeadNorms& norms = {});
+  void norm_heads(const RopeWriteOp::Args& rope, const HeadNorms& norms);
   // Whether a prompt chunk of latent attention runs in the materialised form, which latent_prompt() computes. Depends
   // on the chunk alone, not on the rest of the batch.
   bool materialises(const LatentPromptOp::Problem& problem);
@@ -227,6 +230,9 @@ class Ops {
   template <class Takes>
   bool all_parts(const Linear& linear, int64_t rows, Takes takes) const;
   bool takes_norm_along(const NormOp::Args& norm, const Linear& linear) const;
+  bool reads_norm(const Linear& linear) const;
+  void norm_then_linear(const NormOp::Args& norm, const Linear& linear, Matrix y);
+  void run_with_norm(const NormOp::Args& norm, const Linear& linear, Matrix y);
   bool shares_norm(const Linear& linear, int64_t rows) const;
   void run_parts_from(std::span<std::byte* const> stage, const Linear& linear, Matrix x, Matrix y, bool accumulate);
   template <class Fill>

@@ -1,5 +1,6 @@
 // Attention: kernels are planned by number of sequences, number of rows and longest context.
 #include <algorithm>
+#include <bit>
 
 #include "dataflow/buckets.h"
 #include "dataflow/ops.h"
@@ -61,23 +62,51 @@ void Ops::attention(const AttentionArgs& args) {
   attend(part);
 }
 
-void Ops::attention(const RopeWriteOp::Args& rope, const AttentionArgs& args) {
+// In one launch if k lies behind q.
+void Ops::norm_heads(const RopeWriteOp::Args& rope, const HeadNorms& norms) {
+  if (norms.q == nullptr) return;
+  NormOp::Args q{NormKind::Rms, rope.q, rope.q, norms.q, nullptr, norms.epsilon, rope.heads}, k = q;
+  k.x = k.out = rope.k;
+  k.weight = norms.k;
+  k.groups = rope.kv.kv_heads;
+  if (rope.k.data != rope.q.columns(rope.q.cols, 0).data || rope.k.stride != rope.q.stride) {
+    norm(q);
+    return norm(k);
+  }
+  q.x.cols += rope.k.cols;
+  q.out = q.x;
+  q.groups += k.groups;
+  q.second_weight = norms.k;
+  q.second_from = rope.heads;
+  norm(q);
+}
+
+void Ops::attention(const RopeWriteOp::Args& rope, const AttentionArgs& args, const HeadNorms& norms) {
   launch_pending();
   const AttentionProblem problem = problem_of(args);
+  const auto prepare = [&] {
+    norm_heads(rope, norms);
+    rope_write(rope);
+  };
   if (mode_ == Mode::Plan) {
     plan_attention(problem);
-    return rope_write(rope);  // batches of other shapes need it as a separate kernel
+    return prepare();  // batches of other shapes need separate kernels
   }
   const bool rotates_all = rope.angles.cols == 0 || rope.angles.cols == args.kv.key_dim;
   const bool decodes = problem.rows == problem.sequences;  // one row per sequence
-  // rope_write rounds differently from the fused kernel, so prefill and batch-invariant passes do not fuse.
+  // These kernels round differently from the fused one, so prefill and batch-invariant passes do not fuse.
   const bool apart = device_.is_host() || options_.batch_invariant || !decodes || !rotates_all;
   if (apart || !planned(problem)->takes_along(problem, hardware_)) {
-    rope_write(rope);
+    prepare();
     return attention(args);
   }
   AttentionArgs all = args;
-  all.fresh = {rope.k, rope.v, rope.angles, rope.style};
+  all.fresh = {rope.k, rope.v, rope.angles, rope.style, {}};
+  if (std::has_single_bit(static_cast<unsigned>(problem.key_dim))) {
+    all.fresh.norms = norms;
+  } else {
+    norm_heads(rope, norms);
+  }
   attend(all);
 }
 

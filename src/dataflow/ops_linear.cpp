@@ -214,20 +214,14 @@ bool Ops::shares_norm_with_pending(const NormOp::Args& norm, const Linear& linea
          shares_norm(linear, norm.x.rows);
 }
 
+// Adapters, the host's kernels and observers of inputs read the norm's result.
+bool Ops::reads_norm(const Linear& linear) const {
+  return adapts(linear) || (linear.on_host && host_ != nullptr) || shows_inputs();
+}
+
 void Ops::linear(const NormOp::Args& norm, const Linear& linear, Matrix y) {
   if (norm.x.rows == 0) return launch_pending();
-  if (adapts(linear)) {  // adapters read the norm's result
-    this->norm(norm);
-    return this->linear(norm.out, linear, y);
-  }
-  if (linear.on_host && host_ != nullptr) {
-    this->norm(norm);
-    return linear_on_host(norm.out, linear, y, false);
-  }
-  if (shows_inputs()) {
-    this->norm(norm);
-    return this->linear(norm.out, linear, y);
-  }
+  if (reads_norm(linear)) return norm_then_linear(norm, linear, y);
   if (is_dry()) plan(linear, norm.x.rows);
   if (mode_ == Mode::Plan)
     planner<NormOp>().plan(problem_of(norm));  // other row counts of the bucket may run the norm as a separate kernel
@@ -243,12 +237,31 @@ void Ops::linear(const NormOp::Args& norm, const Linear& linear, Matrix y) {
     });
   }
   launch_pending();
-  if (!takes_norm_along(norm, linear)) {
-    this->norm(norm);
-    return this->linear(norm.out, linear, y);
-  }
+  if (!takes_norm_along(norm, linear)) return norm_then_linear(norm, linear, y);
   // With several parts (q, k and v of different formats) each part computes the norm, which is cheaper than a separate
   // norm kernel.
+  run_with_norm(norm, linear, y);
+}
+
+void Ops::norm_and_linear(const NormOp::Args& norm, const Linear& linear, Matrix y) {
+  if (norm.x.rows == 0) return launch_pending();
+  if (reads_norm(linear) || mode_ == Mode::Plan) return norm_then_linear(norm, linear, y);
+  if (is_dry()) plan(linear, norm.x.rows);
+  // On a GPU, kernels of F32 weights that take a norm along also write it.
+  const bool keeps = !device_.is_host() && std::all_of(linear.parts.begin(), linear.parts.end(), [](const auto& part) {
+    return part.weights.format == DType::F32;
+  });
+  if (!keeps || !takes_norm_along(norm, linear)) return norm_then_linear(norm, linear, y);
+  launch_pending();
+  run_with_norm(norm, linear, y);
+}
+
+void Ops::norm_then_linear(const NormOp::Args& norm, const Linear& linear, Matrix y) {
+  this->norm(norm);
+  this->linear(norm.out, linear, y);
+}
+
+void Ops::run_with_norm(const NormOp::Args& norm, const Linear& linear, Matrix y) {
   run_parts(linear, norm.x, y, [&](LinearArgs& args) {
     args.norm = norm.weight;
     args.epsilon = norm.epsilon;

@@ -39,15 +39,18 @@ Matrix attention_block(Pass& p, const AttentionWeights& w, const Normed& x, int 
     p.rotate(k, c.kv_heads, rope);
   }
   const auto is_per_head = [&](const Vector* norm) { return norm != nullptr && norm->n == c.head_dim; };
-  if (!w.gated && is_per_head(w.q_norm) && is_per_head(w.k_norm)) {
-    p.head_norms(qkv.columns(0, c.q_dim() + c.kv_dim()), c.heads, w.q_norm, w.k_norm);
+  const bool are_last = !w.norms_after_rope && w.clamp == 0 && query_scale.beta == 0;  // before attention
+  AttentionSettings with = settings;
+  if (are_last && is_per_head(w.q_norm) && is_per_head(w.k_norm)) {
+    with.q_norm = w.q_norm;
+    with.k_norm = w.k_norm;
   } else {
     if (w.q_norm != nullptr) p.group_norm(q, w.q_norm);
     if (w.k_norm != nullptr) p.group_norm(k, w.k_norm);
   }
   if (w.clamp != 0) p.ops.clamp(qkv, w.clamp);
   if (query_scale.beta != 0) p.ops.scale_by_position(q, query_scale.beta, query_scale.period, p.batch.positions);
-  p.attend(state, q, k, v, w.norms_after_rope ? Rope{} : rope, settings, attended);
+  p.attend(state, q, k, v, w.norms_after_rope ? Rope{} : rope, with, attended);
   if (w.gated) p.ops.scale_by_sigmoid(attended, qkv.columns(c.q_dim(), gate));
   return attended;
 }

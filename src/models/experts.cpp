@@ -72,8 +72,13 @@ void add_experts(Pass& p, const Experts& experts, const Normed& input, Activatio
   const int64_t columns = (experts.router->n + 3) / 4 * 4;
   const Matrix logits = p.buffer("router logits", DType::F32, rows, columns).columns(0, experts.router->n);
   if (experts.router_norm != nullptr) p.linear(p.rms_norm(input.x, experts.router_norm), experts.router, logits);
-  const Matrix x = in_working_type(p, input);
-  if (experts.router_norm == nullptr) p.linear(x, experts.router, logits);
+  const bool normed_together = experts.router_norm == nullptr && input.weight != nullptr;
+  const Matrix x = normed_together ? p.buffer("normed", input.x.cols) : in_working_type(p, input);
+  if (normed_together) {
+    p.norm_and_linear(input, x, experts.router, logits);
+  } else if (experts.router_norm == nullptr) {
+    p.linear(x, experts.router, logits);
+  }
   if (experts.logit_scale != 1) p.ops.scale(logits.columns(0, routed), experts.logit_scale);
   const Routing routing = routing_of(p, experts);
   // Planned for the rows, also in batch-invariant mode: the workspace grows with them, and kernels count in integers.

@@ -40,14 +40,6 @@ void Pass::group_norm(Matrix x, const Vector* weight) {
   ops.norm({NormKind::Rms, x, x, weight->data, nullptr, config.norm_epsilon, groups});
 }
 
-void Pass::head_norms(Matrix x, int heads, const Vector* q_weight, const Vector* k_weight) {
-  const auto groups = static_cast<int>(x.cols / q_weight->n);
-  NormOp::Args args{NormKind::Rms, x, x, q_weight->data, nullptr, config.norm_epsilon, groups};
-  args.second_weight = k_weight->data;
-  args.second_from = heads;
-  ops.norm(args);
-}
-
 void Pass::head_layer_norm(Matrix x, int heads, const Vector* weight, const Vector* bias) {
   NormOp::Args args{NormKind::Layer, x, x, data(weight), data(bias), config.norm_epsilon, heads};
   args.weights_per_group = weight != nullptr && weight->n == x.cols;
@@ -143,7 +135,10 @@ void Pass::attend(int state, Matrix q, Matrix k, Matrix v, const Rope& rope, con
   AttentionArgs args = attention_args(state, q, s, out);
   const RopeWriteOp::Args write{rope.style, q, k, v, rope.angles, args.kv, s.heads, batch.sequences, batch.tables};
   if (scores != nullptr && !scores->phi.empty()) args.phi = scores->phi[static_cast<size_t>(state)];
-  if (!observes_scores()) return ops.attention(write, args);
+  const HeadNorms norms{s.q_norm != nullptr ? s.q_norm->data : nullptr, s.k_norm != nullptr ? s.k_norm->data : nullptr,
+                        config.norm_epsilon};
+  if (!observes_scores()) return ops.attention(write, args, norms);
+  ops.norm_heads(write, norms);
   ops.rope_write(write);
   attend_written(state, q, s, out);
 }

@@ -32,6 +32,8 @@ struct AttentionSettings {
   int window = 0;                 // positions that a query attends to; 0: all up to its own
   const Vector* sinks = nullptr;  // [heads]: logits that join each head's denominator; null: none
   bool bidirectional = false;     // rows attend to later rows too, within the window on both sides
+  // RMS norms of the heads of q and of k, before RoPE; null: none.
+  const Vector *q_norm = nullptr, *k_norm = nullptr;
 };
 
 // Calibrated maxima of attention scores, and the buffer where a calibration records score ranges.
@@ -67,13 +69,14 @@ class Pass {
   void layer_norm(Matrix x, const Vector* weight, const Vector* bias, Matrix out);
   // RMS norm of each group of weight->n columns, in place: of each head, or of all heads at once.
   void group_norm(Matrix x, const Vector* weight);
-  // The same of q, the first columns of x, and of k, the others, in one launch. Both weights have the size of a head.
-  void head_norms(Matrix x, int heads, const Vector* q_weight, const Vector* k_weight);
   // LayerNorm of each head, in place. Weights of [x.cols] are each head's own, those of [x.cols / heads] are shared.
   void head_layer_norm(Matrix x, int heads, const Vector* weight, const Vector* bias);
 
   void linear(Matrix x, const Linear* weights, Matrix y) { ops.linear(x, *weights, y); }
   void linear(const Normed& x, const Linear* weights, Matrix y);
+  void norm_and_linear(const Normed& x, Matrix normed, const Linear* weights, Matrix y) {  // `normed` holds the norm
+    ops.norm_and_linear(norm_args(x.x, x.weight, normed), *weights, y);
+  }
   void add_linear(Matrix x, const Linear* weights, Matrix y) { ops.add_linear(x, *weights, y); }  // y += W x
   void add(Matrix y, const Normed& x);                                                            // y += norm(x)
   // act(gate(x)) * up(x), in the buffer "feed".
@@ -87,7 +90,7 @@ class Pass {
 
   void rotate(Matrix x, int heads, const Rope& rope);  // applies RoPE to each head, in place
 
-  // Applies RoPE to q and k, stores k and v in the paged state, and attends over it: q -> out.
+  // Applies the settings' norms and RoPE to q and k, stores k and v in the paged state, and attends over it: q -> out.
   void attend(int state, Matrix q, Matrix k, Matrix v, const Rope& rope, const AttentionSettings& settings, Matrix out);
 
   // The new rows of latent attention: fills in the layer's state and the batch.

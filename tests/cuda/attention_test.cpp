@@ -1,8 +1,10 @@
 // Attention on a GPU against the CPU's reference, over the same cases, including the scores that are hard for a
 // softmax.
+#include <bit>
 #include <limits>
 
 #include "cuda/attention_batch.h"
+#include "kernels/norm/norm.h"
 #include "tensor/dequantize.h"
 
 namespace millrace {
@@ -144,7 +146,7 @@ TEST(CudaAttention, FewPairsThatBlocksShare) {
   check(c, c.kv, Precision::Fast, batch, tolerance(c, c.kv, Precision::Fast), "cuda_decode");
 }
 
-// New tokens whose keys and values attention rotates and stores itself, compared with a separate rope_write kernel.
+// New tokens whose keys and values attention norms, rotates and stores itself, compared with separate kernels.
 class FreshBatch {
  public:
   FreshBatch(AttentionBatch& batch, const AttentionCase& c, DType activations, Random& random, float loudness = 1)
@@ -155,7 +157,9 @@ class FreshBatch {
         q_(batch.rows(), batch.width(), random),
         k_(batch.rows(), int64_t{c.kv_heads} * c.head_dim, random, loudness),
         v_(batch.rows(), int64_t{c.kv_heads} * c.head_dim, random, loudness),
-        angles_(batch.rows(), c.head_dim) {
+        angles_(batch.rows(), c.head_dim),
+        q_weights_(1, c.head_dim, random),
+        k_weights_(1, c.head_dim, random) {
     for (int64_t row = 0; row < batch.rows(); ++row) {
       for (int64_t i = 0; i < c.head_dim / 2; ++i) {
         const float angle = 3 * random.normal();
@@ -171,7 +175,8 @@ class FreshBatch {
     std::vector<std::byte> keys, values;
   };
 
-  Result run(const AttentionKernel& kernel, const AttentionProblem& problem, RopeStyle style, bool at_once) {
+  Result run(const AttentionKernel& kernel, const AttentionProblem& problem, RopeStyle style, bool at_once,
+             bool normed = false) {
     const std::vector<std::byte> zeros(kernel.workspace_bytes(problem, gpu().hardware()), std::byte{0});
     const GpuBytes keys(keys_), values(values_), slots(slots_), workspace(zeros), slices(slices_), pages(pages_);
     // Angles, one row after the other.
@@ -182,6 +187,8 @@ class FreshBatch {
     const GpuBytes angles(turns);
     const Matrix turn{DType::F32, q_.view().rows, case_.head_dim, case_.head_dim, angles.data()};
     const GpuCopy q(q_, type_), k(k_, type_), v(v_, type_), out(out_, type_);
+    const GpuCopy q_weights(q_weights_, DType::F32), k_weights(k_weights_, DType::F32);
+    const HeadNorms norms{q_weights.view().row<float>(0), k_weights.view().row<float>(0), 1e-5f};
     AttentionArgs args = args_;
     args.kv.keys = keys.data();
     args.kv.values = values.data();
@@ -189,8 +196,14 @@ class FreshBatch {
     args.out = out.view();
     args.tables = {slices.as<SliceTables::Slice>(), pages.as<int32_t>(), stride_, nullptr, slots.as<int32_t>(), 1};
     if (at_once) {
-      args.fresh = {k.view(), v.view(), turn, style};
+      args.fresh = {k.view(), v.view(), turn, style, normed ? norms : HeadNorms{}};
     } else {
+      const auto norm = [&](Matrix x, const float* weights) {
+        const auto heads = static_cast<int>(x.cols / case_.head_dim);
+        cuda_kernels().of<NormOp>().front()->run({NormKind::Rms, x, x, weights, nullptr, norms.epsilon, heads},
+                                                 on_gpu());
+      };
+      if (normed) norm(q.view(), norms.q), norm(k.view(), norms.k);
       const RopeWriteOp::Args rope{style,   q.view(),   k.view(),       v.view(),   turn,
                                    args.kv, args.heads, args.sequences, args.tables};
       cuda_kernels().of<RopeWriteOp>().front()->run(rope, on_gpu());
@@ -228,15 +241,15 @@ class FreshBatch {
   DType type_;
   TestMatrix out_;
   AttentionArgs args_;
-  TestMatrix q_, k_, v_, angles_;
+  TestMatrix q_, k_, v_, angles_, q_weights_, k_weights_;
   std::vector<std::byte> keys_, values_;
   std::vector<SliceTables::Slice> slices_;
   std::vector<int32_t> pages_, slots_;
   int64_t stride_ = 1;
 };
 
-// 16-bit numbers that differ by more than one rounding; NaN equals NaN.
-int64_t differing(DType type, const std::vector<std::byte>& a, const std::vector<std::byte>& b) {
+// 16-bit numbers that differ by more than one rounding and `slack`; NaN equals NaN.
+int64_t differing(DType type, const std::vector<std::byte>& a, const std::vector<std::byte>& b, double slack = 1e-5) {
   const auto number = [&](const std::vector<std::byte>& from, size_t i) {
     uint16_t bits;
     std::memcpy(&bits, &from[i], 2);
@@ -245,7 +258,7 @@ int64_t differing(DType type, const std::vector<std::byte>& a, const std::vector
   int64_t count = 0;
   for (size_t i = 0; i + 1 < a.size(); i += 2) {
     const float x = number(a, i), y = number(b, i);
-    const bool same = std::isnan(x) ? std::isnan(y) : std::abs(x - y) <= 1e-5 + 2 * rounding_of(type) * std::abs(x);
+    const bool same = std::isnan(x) ? std::isnan(y) : std::abs(x - y) <= slack + 2 * rounding_of(type) * std::abs(x);
     count += same ? 0 : 1;
   }
   return count;
@@ -272,12 +285,19 @@ TEST(CudaAttention, StoresNewKeysItself) {
       for (const AttentionKernel* kernel : cuda_kernels().of<AttentionOp>()) {
         if (!kernel->can_run(problem, gpu().hardware()) || !kernel->takes_along(problem, gpu().hardware())) continue;
         SCOPED_TRACE(kernel->name());
-        auto apart = fresh.run(*kernel, problem, style, false), at_once = fresh.run(*kernel, problem, style, true);
-        EXPECT_LE(at_once.out.distance(apart.out), 4 * rounding_of(c.kv));
-        EXPECT_TRUE(at_once.out.spare_is_untouched());
-        EXPECT_EQ(differing(c.kv, at_once.keys, apart.keys), 0);
-        EXPECT_EQ(differing(c.kv, at_once.values, apart.values), 0);
-        ++ran;
+        for (const bool normed : {false, true}) {
+          if (normed && !std::has_single_bit(static_cast<unsigned>(c.head_dim))) continue;
+          SCOPED_TRACE(normed ? "with norms" : "without norms");
+          auto apart = fresh.run(*kernel, problem, style, false, normed);
+          auto at_once = fresh.run(*kernel, problem, style, true, normed);
+          EXPECT_LE(at_once.out.distance(apart.out), 4 * rounding_of(c.kv));
+          EXPECT_TRUE(at_once.out.spare_is_untouched());
+          // Norms add up in different orders: a number before the rotation, about 10 at most, may round the other way.
+          const double slack = normed ? 20 * rounding_of(c.kv) : 1e-5;
+          EXPECT_EQ(differing(c.kv, at_once.keys, apart.keys, slack), 0);
+          EXPECT_EQ(differing(c.kv, at_once.values, apart.values), 0);
+          ++ran;
+        }
       }
     }
   }
@@ -321,8 +341,9 @@ TEST(CudaAttention, StoresNewKeysInEightBits) {
       for (const AttentionKernel* kernel : cuda_kernels().of<AttentionOp>()) {
         if (!kernel->can_run(problem, gpu().hardware()) || !kernel->takes_along(problem, gpu().hardware())) continue;
         SCOPED_TRACE(kernel->name());
-        auto apart = fresh.run(*kernel, problem, RopeStyle::Halves, false);
-        auto at_once = fresh.run(*kernel, problem, RopeStyle::Halves, true);
+        const bool normed = std::has_single_bit(static_cast<unsigned>(c.head_dim));
+        auto apart = fresh.run(*kernel, problem, RopeStyle::Halves, false, normed);
+        auto at_once = fresh.run(*kernel, problem, RopeStyle::Halves, true, normed);
         EXPECT_LE(at_once.out.distance(apart.out), 0.02);
         EXPECT_TRUE(at_once.out.spare_is_untouched());
         EXPECT_EQ(differing_steps(kv, at_once.keys, apart.keys), 0);

@@ -282,11 +282,11 @@ TEST_P(CudaLinearTest, Gated) {
 // Rows of very different sizes, norm weights, and the expected output of a linear layer on the normed rows.
 struct NormedProblem {
   static constexpr float kEpsilon = 1e-5f;
-  TestMatrix x, expected;
+  TestMatrix x, normed, expected;
   std::vector<float> norm;
 
   NormedProblem(const WeightView& weights, int64_t m, std::mt19937& random)
-      : x(m, weights.cols), expected(m, weights.rows) {
+      : x(m, weights.cols), normed(m, weights.cols), expected(m, weights.rows) {
     std::normal_distribution<float> normal;
     const int64_t k = weights.cols;
     for (int64_t i = 0; i < k; ++i) norm.push_back(1 + 0.1f * normal(random));
@@ -294,6 +294,8 @@ struct NormedProblem {
     for (int64_t t = 0; t < m; ++t) {
       for (int64_t i = 0; i < k; ++i) x.at(t, i) = (t % 2 == 0 ? 1000.0f : 0.01f) * normal(random);
       inverse.push_back(1 / std::sqrt(dot(&x.at(t, 0), &x.at(t, 0), k) / double(k) + kEpsilon));
+      for (int64_t i = 0; i < k; ++i)
+        normed.at(t, i) = static_cast<float>(x.at(t, i) * inverse[size_t(t)] * norm[size_t(i)]);
     }
     std::vector<float> row(static_cast<size_t>(k));
     for (int64_t j = 0; j < weights.rows; ++j) {
@@ -312,7 +314,7 @@ TEST_P(CudaLinearTest, NormTakenAlong) {
   std::mt19937 random(seed);
   const DType format = GetParam(), type = format == DType::F16 ? DType::F16 : DType::BF16;
   const int64_t block = info(format).block;
-  if (format == DType::F32 || format == DType::Q2_K || format == DType::Q3_K) {
+  if (format == DType::Q2_K || format == DType::Q3_K) {
     GTEST_SKIP() << "no kernel does that for this format";
   }
   // Layouts round FP8 to int8 with one scale for 32 weights.
@@ -334,12 +336,19 @@ TEST_P(CudaLinearTest, NormTakenAlong) {
           layout->upload({&view, 1}, packed.data(), gpu_uploader(), pool_);
           const LinearWeights gpu_weights{format, shape.n, shape.k, layout, packed.data()};
           TestMatrix out(m, shape.n);
-          const GpuCopy gpu_x(problem.x), gpu_out(out);
+          TestMatrix normed(m, shape.k);
+          const GpuCopy gpu_x(problem.x), gpu_out(out), gpu_normed(normed, type);
           LinearArgs args{gpu_x.view(), &gpu_weights, nullptr, gpu_out.view()};
           args.norm = gpu_norm.as<float>();
           args.epsilon = NormedProblem::kEpsilon;
+          args.normed = gpu_normed.view();
           kernel->run(args, on_gpu());
           gpu_out.read(out);
+          if (format == DType::F32) {  // these kernels write the norm, too
+            gpu_normed.read(normed);
+            EXPECT_TRUE(normed.spare_is_untouched());
+            EXPECT_LE(normed.distance(problem.normed), 2 * rounding_of(type));
+          }
           EXPECT_TRUE(out.spare_is_untouched());
           for (int64_t t = 0; t < m; ++t) EXPECT_LE(out.distance(problem.expected, t, 1), tolerance);
           ++ran;

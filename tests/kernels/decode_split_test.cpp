@@ -130,6 +130,8 @@ TEST(DecodeSplit, EvenCutsAreTakenWhereClustersLeaveMultiprocessorsIdle) {
   EXPECT_FALSE(is_even(288, 1, kShort));
   EXPECT_FALSE(is_even(136, 1, kShort));
   EXPECT_FALSE(is_even(8, 16, 16 * kLong));
+  EXPECT_FALSE(is_even(2, 16, kLong));
+  EXPECT_TRUE(is_even(2, 16, 256 * kLong));  // 32 multiprocessors cannot read as fast as all
 }
 
 }  // namespace

@@ -94,12 +94,19 @@ struct AttentionProblem {
 std::string to_string(const AttentionProblem& problem);          // key of its plan; unique per problem
 std::string row_sizes(int key_dim, int value_dim, bool latent);  // part of that key
 
+// RMS norms of the heads of q and k, before RoPE.
+struct HeadNorms {
+  const float *q = nullptr, *k = nullptr;  // [key_dim]; null: none
+  float epsilon = 0;
+};
+
 // This step's keys and values if they are not stored yet. For kernels that apply RoPE to q and k and store k and v.
 struct FreshRows {
   Matrix k,
       v;  // [rows, kv_heads * key_dim], [rows, kv_heads * value_dim]; no columns: already stored, and q is rotated
   Matrix angles;  // [rows, key_dim]; no columns: no RoPE
   RopeStyle style = RopeStyle::Halves;
+  HeadNorms norms;  // only for heads of a power of two
 };
 
 // Distance above and below phi that a row's largest score may have before unified kernels compute the row again.

@@ -8,6 +8,7 @@
 #include "hardware/cuda_device.h"
 #include "hardware/per_device.h"
 #include "kernels/attention/attention.h"
+#include "kernels/attention/cuda/decode/even_cut.h"
 #include "kernels/attention/cuda/launch.h"
 #include "kernels/cuda/convert.h"
 #include "kernels/cuda/cost.h"
@@ -71,7 +72,7 @@ class CudaAttention final : public AttentionKernel {
         const double start_us = variant_.kind == CudaAttentionKind::Decode ? 8 : 6;  // merging parts costs time
         const double expanding = is_quantized(p.kv) ? 0.75 : 1;
         const double share =
-            expanding * (variant_.kind == CudaAttentionKind::DecodeCluster && is_half_empty(p, h) ? 0.9 : 0.95);
+            expanding * (variant_.kind == CudaAttentionKind::DecodeCluster ? share_of_clusters(p, h) : 0.95);
         return start_us + softmax_us + reading * std::max(1.0, std::ceil(rows_each / 16)) / share;
       }
       // Prefill kernels are not built for streaming: 64 decodes of an MHA model took a third longer with one.
@@ -111,6 +112,9 @@ class CudaAttention final : public AttentionKernel {
       args.fresh.angles = a.fresh.angles.cols > 0 ? a.fresh.angles.row<float>(0) : nullptr;
       args.fresh.halves = a.fresh.style == RopeStyle::Halves;
       args.fresh.row_slots = a.tables.row_slots;
+      args.fresh.q_norm = a.fresh.norms.q;
+      args.fresh.k_norm = a.fresh.norms.k;
+      args.fresh.epsilon = a.fresh.norms.epsilon;
     }
     args.slices = reinterpret_cast<const DeviceSlice*>(a.tables.slices);
     args.tables = a.tables.pages;
@@ -149,12 +153,13 @@ class CudaAttention final : public AttentionKernel {
             p.invariant,   most_context(p.context)};
   }
 
-  // Clusters have a power of two of blocks, so some batches leave half of the block slots empty, and long contexts
-  // stream slower.
-  bool is_half_empty(const Problem& p, const Hardware& h) const {
+  // The share of the bandwidth that clusters reach. They have a power of two of blocks, so some batches leave half of
+  // the block slots empty, and long contexts stream slower. A few pairs leave multiprocessors idle.
+  double share_of_clusters(const Problem& p, const Hardware& h) const {
     const CudaAttentionPlan& planned = plan(shape_of(p));
     const int places = h.cores * (planned.form == DecodeForm::WideCluster || p.key_dim > 128 ? 1 : 2);
-    return planned.can_run() && 2 * planned.grid <= places;
+    if (!planned.can_run() || 2 * planned.grid > places) return 0.95;
+    return std::min(0.9, kFastestSm * planned.grid / h.cores);
   }
 
   // Only DecodeCluster plans depend on the context; the others share one plan for all contexts.

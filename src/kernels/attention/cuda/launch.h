@@ -67,6 +67,9 @@ struct CudaFreshRows {
   const float* angles = nullptr;       // [rows, head_dim]: cosines, then sines; null: no rotation
   bool halves = true;                  // RopeStyle::Halves, else Interleaved
   const int32_t* row_slots = nullptr;  // [rows]: page * block_size + slot of each row's token; negative: not stored
+  // [head_dim]: RMS norms of the heads of q and k, before the rotation; null: none. Only for powers of two.
+  const float *q_norm = nullptr, *k_norm = nullptr;
+  float epsilon = 0;
 };
 
 struct CudaAttentionArgs {

@@ -54,6 +54,9 @@ struct EvenCut {
   }
 };
 
+// What a multiprocessor can read alone, in units of its share of the memory's bandwidth (H200: 57 of 34 GB/s).
+constexpr double kFastestSm = 1.7;
+
 // Loss of a split in bytes that a multiprocessor could have read meanwhile, measured on an H200
 // (docs/lab/h200-attention.md).
 struct CutLosses {
@@ -67,7 +70,10 @@ struct CutLosses {
     constexpr double kLost = 0.3;
     const int blocks = pairs * ranks;
     const double each = pair_bytes / ranks * kLost;
-    if (blocks <= multiprocessors) return 0;  // each block then reads at full memory speed
+    if (blocks <= multiprocessors) {
+      const double all = pair_bytes * pairs;
+      return std::max(0.0, all / (kFastestSm * blocks) - all / multiprocessors);
+    }
     if (blocks <= places) {
       const int fullest = (blocks + multiprocessors - 1) / multiprocessors;
       return (fullest - double(blocks) / multiprocessors) * each;

@@ -1,6 +1,6 @@
 // A step's new rows for one pair: its queries and, if attention must store them itself, the sequence's new key and
-// value. All threads of a block load them and apply RoPE together; then each warp takes its operands from shared
-// memory. Code that runs once costs more by its length than by its latency.
+// value. All threads of a block load them and apply norms and RoPE together; then each warp takes its operands from
+// shared memory. Code that runs once costs more by its length than by its latency.
 #pragma once
 
 #include "kernels/attention/cuda/decode/walk.cuh"
@@ -46,6 +46,8 @@ class RowPart {
     }
     apart_ = second - first;
     angles_ = fresh.angles == nullptr || row > s.rows ? nullptr : fresh.angles + s.slice.first_row * kDim + pair;
+    norm_ = row < s.rows ? fresh.q_norm : row == s.rows ? fresh.k_norm : nullptr;
+    if (norm_ != nullptr) norm_ += first;
     first_ = Rows::offset(row, first / 8) + first % 8 * 2;
     second_ = Rows::offset(row, second / 8) + second % 8 * 2;
   }
@@ -63,6 +65,7 @@ class RowPart {
       const auto* from = static_cast<const decltype(source)*>(rows_) + at_;
       x.a = load_four(from);
       x.b = load_four(from + apart_);
+      if (kNorms && norm_ != nullptr) normalize(p.args.fresh.epsilon, source, x);
       return 0;
     });
     return x;
@@ -74,6 +77,24 @@ class RowPart {
   }
 
  private:
+  static constexpr bool kNorms = (kOfRow & (kOfRow - 1)) == 0;
+
+  __device__ static float squares(float4 x) { return x.x * x.x + x.y * x.y + x.z * x.z + x.w * x.w; }
+  // As the norm's own kernel, which stores its result in the source's type. The lanes of a row are neighbours.
+  template <class Source>
+  __device__ void normalize(float epsilon, Source, Loaded& x) const {
+    const float4 of_a = load_four(norm_), of_b = load_four(norm_ + apart_);
+    const unsigned row = kOfRow == 32 ? ~0u : ((1u << kOfRow % 32) - 1) << (threadIdx.x % 32 & ~(kOfRow - 1));
+    float sum = squares(x.a) + squares(x.b);
+#pragma unroll
+    for (int step = kOfRow / 2; step > 0; step /= 2) sum += __shfl_xor_sync(row, sum, step);
+    const float inverse = rsqrtf(sum / kDim + epsilon);
+    const auto scaled = [&](float value, float weight) {
+      return to_float(from_float<Source>(value * (inverse * weight)));
+    };
+    x.a = {scaled(x.a.x, of_a.x), scaled(x.a.y, of_a.y), scaled(x.a.z, of_a.z), scaled(x.a.w, of_a.w)};
+    x.b = {scaled(x.b.x, of_b.x), scaled(x.b.y, of_b.y), scaled(x.b.z, of_b.z), scaled(x.b.w, of_b.w)};
+  }
   __device__ static void rotate(bool halves, float4& a, float4& b, float4 cosines, float4 sines) {
     if (halves) {
       rotate_pair(a.x, b.x, cosines.x, sines.x);
@@ -96,6 +117,7 @@ class RowPart {
 
   const void* rows_;
   const float* angles_;  // null: no rotation
+  const float* norm_;    // null: no norm
   int64_t at_;           // elements
   int apart_;
   uint32_t first_, second_;  // in shared memory
