@@ -80,7 +80,9 @@ void Ops::experts_here(const ExpertsCall& c) {
     if (!c.gate_up.gated) activate_pairs(c.activation, c.routing, c.feed);
   }
   if (adapts(c.down)) add_adapters(c.feed, c.down, c.routing, c.y);
-  grouped_linear(c.feed, c.down, c.routing, c.y);
+  Routing settled = c.routing;
+  settled.settled = true;  // the kernels behind those of gate_up start when the router is complete
+  grouped_linear(c.feed, c.down, settled, c.y);
 }
 
 // Adapters change gate and up before the gate.

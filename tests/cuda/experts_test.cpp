@@ -254,9 +254,10 @@ int check(const GroupedCase& c, const TestExperts& all, Random& random, ThreadPo
       TestMatrix first = task.before, second = task.before;
       for (TestMatrix* y : {&first, &second}) {
         const GpuCopy gpu_y(*y, task.y_type());
-        kernel->run(
-            c.args(x.view(), experts->weights(), c.bias ? bias.as<float>() : nullptr, routing.view(), gpu_y.view()),
-            on_gpu(workspace.data()));
+        Routing routed = routing.view();
+        routed.settled = y == &second;  // no other kernel runs
+        kernel->run(c.args(x.view(), experts->weights(), c.bias ? bias.as<float>() : nullptr, routed, gpu_y.view()),
+                    on_gpu(workspace.data()));
         gpu_y.read(*y);
       }
       EXPECT_TRUE(first.spare_is_untouched());
@@ -440,48 +441,61 @@ TEST(CudaGroupedLinearSteps, ReplayWithAnotherRouting) {
   }
 }
 
-// Router, gate and up, and down in a chain of programmatic launches give the bits of launches that wait.
+// Router, gate and up, and down in a chain of programmatic launches give the bits of launches that wait. Each round has
+// another routing in the same buffers, and down may read it before gate and up are complete.
 TEST(CudaGroupedLinearSteps, OverlapChangesNoBits) {
   if (!starts_early(gpu().hardware())) GTEST_SKIP() << "this GPU has no programmatic launches";
   ThreadPool pool(8);
   const LinearLayout& layout = *cuda_kernels().layouts.front();
-  for (const DType format : {DType::BF16, DType::Q8_0}) {
-    for (const int64_t rows : {1, 5, 30, 90}) {
+  for (const DType format : {DType::BF16, DType::Q8_0, DType::Q4_0, DType::MXFP4}) {
+    for (const int64_t rows : {1, 2, 5, 30, 90}) {
       Random random(28);
+      constexpr int kRounds = 4;
       const int64_t groups = 20, per_row = 4, hidden = 512, inner = 256;
       const GroupedCase up{format, DType::BF16,  rows, groups, per_row, 2 * inner,
                            hidden, Spread::Even, true, false,  false};
       const GroupedCase down{format, DType::BF16,  rows,  groups, per_row, hidden,
-                             inner,  Spread::Even, false, true,   false};
+                             inner,  Spread::Even, false, true,   true};
       const TestExperts ups = experts_of(up, random), downs = experts_of(down, random);
       GroupedTask first(up, ups, random, pool), second(down, downs, random, pool);
       const GpuExperts up_experts(first.experts, up, layout, pool), down_experts(second.experts, down, layout, pool);
-      TestMatrix logits(rows, groups, random), inside(rows * per_row, inner);
+      const GpuBytes bias(second.bias);
+      TestMatrix logits(rows * kRounds, groups, random), inside(rows * per_row, inner);
       const GpuCopy gpu_logits(logits), x(first.x, DType::BF16), gpu_inside(inside, DType::BF16);
       const RouterSettings settings{.per_row = static_cast<int>(per_row), .renormalize = true};
       const auto* router = cuda_kernels().of<RouterOp>().front();
-      for (const auto* kernel : cuda_kernels().of<GroupedLinearOp>()) {
-        if (!kernel->can_run(up.problem(layout), gpu().hardware()) ||
-            !kernel->can_run(down.problem(layout), gpu().hardware()))
-          continue;
-        SCOPED_TRACE(std::string(name(format)) + " rows=" + std::to_string(rows) + " " + std::string(kernel->name()));
-        const GpuBytes workspace(std::max(router->workspace_bytes({settings, groups, rows}, gpu().hardware()),
-                                          kernel->workspace_bytes(down.problem(layout), gpu().hardware())));
-        TestMatrix results[] = {second.before, second.before};
-        for (int i = 0; i < 2; ++i) {
-          TestRouting routed(rows, groups, per_row);
-          const GpuRouting routing(routed.view());
-          const GpuCopy y(second.before);
-          Executor executor = on_gpu(workspace.data());
-          executor.overlap = i == 1;
-          router->run({settings, gpu_logits.view(), nullptr, nullptr, routing.view()}, executor);
-          kernel->run(up.args(x.view(), up_experts.weights(), nullptr, routing.view(), gpu_inside.view()), executor);
-          kernel->run(down.args(gpu_inside.view(), down_experts.weights(), nullptr, routing.view(), y.view()),
-                      executor);
-          y.read(results[i]);
+      for (const auto* for_up : cuda_kernels().of<GroupedLinearOp>()) {
+        for (const auto* for_down : cuda_kernels().of<GroupedLinearOp>()) {
+          if (!for_up->can_run(up.problem(layout), gpu().hardware()) ||
+              !for_down->can_run(down.problem(layout), gpu().hardware()))
+            continue;
+          SCOPED_TRACE(std::string(name(format)) + " rows=" + std::to_string(rows) + " " + std::string(for_up->name()) +
+                       " " + std::string(for_down->name()));
+          const GpuBytes workspace(std::max({router->workspace_bytes({settings, groups, rows}, gpu().hardware()),
+                                             for_up->workspace_bytes(up.problem(layout), gpu().hardware()),
+                                             for_down->workspace_bytes(down.problem(layout), gpu().hardware())}));
+          TestMatrix results[] = {second.before, second.before};
+          for (int i = 0; i < 2; ++i) {
+            TestRouting routed(rows, groups, per_row);
+            const GpuRouting routing(routed.view());
+            Routing settled = routing.view();
+            settled.settled = i == 1;
+            const GpuCopy y(second.before);
+            Executor executor = on_gpu(workspace.data());
+            executor.overlap = i == 1;
+            for (int round = 0; round < kRounds; ++round) {
+              router->run({settings, gpu_logits.view().rows_from(round * rows, rows), nullptr, nullptr, routing.view()},
+                          executor);
+              for_up->run(up.args(x.view(), up_experts.weights(), nullptr, routing.view(), gpu_inside.view()),
+                          executor);
+              for_down->run(down.args(gpu_inside.view(), down_experts.weights(), bias.as<float>(), settled, y.view()),
+                            executor);
+            }
+            y.read(results[i]);
+          }
+          EXPECT_TRUE(results[0].same_bits(results[1]));
+          EXPECT_FALSE(std::isnan(results[0].distance(second.before)));
         }
-        EXPECT_TRUE(results[0].same_bits(results[1]));
-        EXPECT_FALSE(std::isnan(results[0].distance(second.before)));
       }
     }
   }

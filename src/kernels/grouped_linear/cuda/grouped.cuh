@@ -12,6 +12,15 @@
 
 namespace millrace {
 
+// Waits for the kernel in front, then lets the next one start. All grouped kernels without `sum` use this order, which
+// makes Routing::settled true for the kernel behind them: it starts when each block of this one has passed its wait or
+// has ended. By then the router, the kernel in front or an older one, is complete and its writes are in L2. Kernels
+// read a settled routing past L1 (__ldcg), which may hold lines of an older one.
+__device__ __forceinline__ void wait_and_let_next_kernel_start() {
+  wait_for_previous_kernel();
+  let_next_kernel_start();
+}
+
 struct GroupedParams {
   const std::byte* weights;
   int64_t group_bytes;  // from the matrix of one group to the next
@@ -26,13 +35,14 @@ struct GroupedParams {
   const int32_t *chosen, *order, *offsets;
   int first_group;  // `chosen` counts groups from here on
   const float* pair_weights;
+  bool settled;  // Routing::settled
   Activation activation;
   SwigluClamp clamp;  // of Activation::ClampedSwiglu
   GpuMatrix y;        // [pairs, outputs], or [rows, outputs] of a kernel that adds up the pairs itself
 
   // Group of a pair; -1: its matrix is elsewhere, and the pair is skipped.
   __device__ int group_of(int pair) const {
-    const int group = chosen[pair] - first_group;
+    const int group = __ldcg(chosen + pair) - first_group;
     return group >= 0 && group < groups ? group : -1;
   }
   __device__ int x_row(int pair) const { return sum ? pair : pair / per_row; }
@@ -60,6 +70,7 @@ inline GroupedParams grouped_params(const GroupedLinearArgs& a) {
           a.routing.offsets,
           static_cast<int>(a.routing.first),
           a.routing.weights,
+          a.routing.settled,
           a.activation,
           a.clamp,
           a.y};

@@ -88,8 +88,7 @@ __global__ void __launch_bounds__(kPackedThreads, packed_blocks_resident(kFormat
   const GroupedParams& p = packed.p;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int warps_k = packed.warps_k, tiles = kPackedWarps / warps_k;
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  wait_and_let_next_kernel_start();
   const PairTile pairs = find_tile(p.offsets, p.groups, kTokens, static_cast<int>(blockIdx.y));
   if (pairs.count == 0) return;
   const int live = pairs.count;

@@ -220,13 +220,12 @@ __global__ void __launch_bounds__(GroupedFlatShape<kFormat, kPairs>::kThreads, 2
   uint8_t* slots = raw + (1024 - shared_address(raw) % 1024) % 1024;
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const FlatSlots<S> ring{slots, slots + S::kSlots * S::kXBytes, barriers, barriers + S::kSlots};
-  let_next_kernel_start();
   if (threadIdx.x < S::kSlots) {
     init_barrier(ring.full + threadIdx.x, 1 + 32);  // the bytes of units, and each lane's copies of x
     init_barrier(ring.done + threadIdx.x, kFlatItemWarps);
     publish_barriers();
   }
-  wait_for_previous_kernel();
+  wait_and_let_next_kernel_start();
   for (int i = static_cast<int>(threadIdx.x); i <= f.p.groups; i += S::kThreads) offsets[i] = f.p.offsets[i];
   __syncthreads();
   if (warp == kFlatItemWarps) {

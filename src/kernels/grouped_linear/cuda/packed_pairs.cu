@@ -21,9 +21,10 @@ struct Shares {
   int64_t tiles, blocks;  // of a matrix (of gate alone, if gated); blocks of a pair, or of a row with `sum`
   int64_t rows;           // of blocks: pairs, or rows with `sum`
   int staged, most;       // units of x in a block; tiles of a block, of all pairs and of gate and up
+  bool sum;
 
   Shares(int64_t n, int64_t k, int64_t rows_of_x, int64_t per_row, bool gated, bool sum, int cores)
-      : tiles(ceil_div(gated ? n / 2 : n, kUnitRows)), rows(sum ? rows_of_x : rows_of_x * per_row) {
+      : tiles(ceil_div(gated ? n / 2 : n, kUnitRows)), rows(sum ? rows_of_x : rows_of_x * per_row), sum(sum) {
     blocks = std::min(tiles, std::max<int64_t>(1, cores / rows));
     const int64_t units = ceil_div(k, kUnitColumns);
     staged = static_cast<int>(sum ? per_row * units : units);
@@ -34,7 +35,8 @@ struct Shares {
 int bytes_of(DType format, const Shares& shares, int64_t k) {
   int bytes = 0;
   with_packed_format(format, [&](auto f) {
-    bytes = packed_pairs_bytes<f.value>(shares.staged, shares.most, static_cast<int>(ceil_div(k, kUnitColumns)));
+    bytes = packed_pairs_bytes<f.value>(shares.staged, shares.most, static_cast<int>(ceil_div(k, kUnitColumns)),
+                                        shares.sum);
     return cudaSuccess;
   });
   return bytes;

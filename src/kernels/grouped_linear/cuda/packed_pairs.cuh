@@ -3,7 +3,8 @@
 // streams its units through a ring of its own.
 //
 // Without `sum` a block has some tiles of one pair; in a gated layer tiles of gate and of up alternate. With `sum` a
-// block has the same tiles of all pairs of a row and adds them up, so that no second kernel does.
+// block has the same tiles of all pairs of a row and adds them up, so that no second kernel does. If the routing is
+// settled, it fills its rings while the kernel in front still computes x.
 #pragma once
 
 #include "kernels/grouped_linear/cuda/tile_copies.cuh"
@@ -16,6 +17,9 @@ inline constexpr int kPairsThreads = 32 * kRingWarps;
 inline constexpr int kPairsRings = 112 * 1024;  // bytes; no second block fits beside it
 inline constexpr int kPairsMostPerRow = 32;
 
+template <DType kFormat>
+inline constexpr int kPairsSlots = kPairsRings / (kRingWarps * Unit<kFormat>::kSize);  // of each warp
+
 struct PackedPairsParams {
   GroupedParams p;
   int units;          // along K
@@ -27,8 +31,7 @@ struct PackedPairsParams {
 template <DType kFormat, class FirstUnit>
 class TileStream {
  public:
-  static constexpr int kSize = Unit<kFormat>::kSize, kSlots = kPairsRings / (kRingWarps * kSize);
-  static_assert(kSlots >= 1);
+  static constexpr int kSize = Unit<kFormat>::kSize, kSlots = kPairsSlots<kFormat>;
 
   __device__ __forceinline__ TileStream(uint8_t* rings, int tiles, int units, const void* any, FirstUnit first_unit)
       : first_unit_(first_unit),
@@ -74,20 +77,44 @@ class TileStream {
   int at_ = 0;  // slot to fill or read next
 };
 
-// Stages rows first_row .. first_row + rows - 1 of x, unit after unit.
+// Units of rows of x on their way to shared memory: a warp loads kEach units before it places the first one. Rows begin
+// at `first_row`; `count` is the number of units of all rows, one row after the other.
 template <DType kFormat>
-__device__ __forceinline__ void stage_rows(const PackedPairsParams& f, int first_row, int rows,
-                                           const GemvX<kFormat>& staged) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-#pragma unroll 2
-  for (int at = warp_index(); at < rows * f.units; at += kRingWarps) {
-    const int row = at / f.units, column = (at - row * f.units) * kUnitColumns + lane * 8;
-    const auto* x = reinterpret_cast<const __nv_bfloat16*>(f.p.x) + (first_row + row) * f.p.x_stride;
-    float v[8];
-    unpack_eight(load_shared_input_if(column < f.p.k ? x + column : x, column < f.p.k), v);
-    staged.put(v, 0, at, true);
+struct UnitsInFlight {
+  static constexpr int kEach = 4, kStep = kEach * kRingWarps;
+  uint4 eights[kEach];
+
+  __device__ __forceinline__ void load(const PackedPairsParams& f, int first_row, int count, int first) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const auto* x = reinterpret_cast<const __nv_bfloat16*>(f.p.x) + first_row * f.p.x_stride;
+#pragma unroll
+    for (int e = 0; e < kEach; ++e) {
+      const int at = first + e * kRingWarps + warp_index(), row = at / f.units;
+      const int column = (at - row * f.units) * kUnitColumns + lane * 8;
+      const bool live = at < count && column < f.p.k;
+      eights[e] = load_shared_input_if(live ? x + row * f.p.x_stride + column : x, live);
+    }
   }
-}
+  __device__ __forceinline__ void place(int count, int first, const GemvX<kFormat>& staged) const {
+#pragma unroll
+    for (int e = 0; e < kEach; ++e) {
+      const int at = first + e * kRingWarps + warp_index();
+      if (at >= count) break;
+      float v[8];
+      unpack_eight(eights[e], v);
+      staged.put(v, 0, at, true);
+    }
+  }
+  // The units behind the first kStep ones.
+  __device__ __forceinline__ void stage_rest(const PackedPairsParams& f, int first_row, int count,
+                                             const GemvX<kFormat>& staged) {
+#pragma unroll 1
+    for (int first = kStep; first < count; first += kStep) {
+      load(f, first_row, count, first);
+      place(count, first, staged);
+    }
+  }
+};
 
 // Multiplies all units of the stream. Partial sums: [tile][parts][16 rows]; `unit_of_x(tile)`: first staged unit.
 template <DType kFormat, class Stream, class UnitOfX>
@@ -113,9 +140,17 @@ __device__ __forceinline__ void multiply_stream(Stream& stream, int tiles, int u
 }
 
 __device__ __forceinline__ float sum_of_parts(const float* partials, int tile, int row, int parts) {
+  const float* from = partials + tile * parts * kTileRows + row;
   float sum = 0;
-  for (int part = 0; part < parts; ++part) sum += partials[(tile * parts + part) * kTileRows + row];
+#pragma unroll  // reads all of them at once
+  for (int part = 0; part < kRingWarps; ++part) {
+    if (part < parts) sum += from[part * kTileRows];
+  }
   return sum;
+}
+
+__device__ __forceinline__ float bias_of(const GroupedParams& p, int group, int row) {
+  return p.bias != nullptr ? p.bias[static_cast<int64_t>(group) * p.n + row] : 0;
 }
 
 template <DType kFormat>
@@ -125,9 +160,11 @@ __global__ void __launch_bounds__(kPairsThreads, 1) grouped_packed_pairs(const _
   const GroupedParams& p = f.p;
   const int block = static_cast<int>(blockIdx.x), together = p.half > 0 ? 2 : 1;
   const int first = f.shares.first(block), tiles = f.shares.count(block) * together, parts = min(f.units, kRingWarps);
-  let_next_kernel_start();
-  wait_for_previous_kernel();
-  const int pair = static_cast<int>(blockIdx.y), group = p.group_of(pair);
+  const int pair = static_cast<int>(blockIdx.y);
+  wait_and_let_next_kernel_start();
+  UnitsInFlight<kFormat> x;  // on its way while the group is looked up
+  x.load(f, p.x_row(pair), f.units, 0);
+  const int group = p.group_of(pair);
   if (group < 0) return;
   const auto* matrix = reinterpret_cast<const uint8_t*>(p.matrix(group));
   const int64_t tile_bytes = static_cast<int64_t>(f.units) * Unit<kFormat>::kSize;
@@ -136,9 +173,14 @@ __global__ void __launch_bounds__(kPairsThreads, 1) grouped_packed_pairs(const _
     return matrix + row_tile * tile_bytes;
   };
   TileStream<kFormat, decltype(first_unit)> stream(rings, tiles, f.units, matrix, first_unit);
+  // Of the thread's first output.
+  const int own_output = min(first * kTileRows + static_cast<int>(threadIdx.x), p.outputs - 1);
+  const float own_bias = bias_of(p, group, own_output);
+  const float own_up_bias = p.half > 0 ? bias_of(p, group, p.half + own_output) : 0;
   const GemvX<kFormat> staged(rings + kRingWarps * stream.kSlots * stream.kSize, f.units);
   float* partials = staged.end(f.units);
-  stage_rows<kFormat>(f, p.x_row(pair), 1, staged);
+  x.place(f.units, 0, staged);
+  x.stage_rest(f, p.x_row(pair), f.units, staged);
   __syncthreads();
   multiply_stream<kFormat>(
       stream, tiles, f.units, staged, [](int) { return 0; }, partials, parts);
@@ -146,67 +188,98 @@ __global__ void __launch_bounds__(kPairsThreads, 1) grouped_packed_pairs(const _
   for (int item = static_cast<int>(threadIdx.x); item < tiles / together * kTileRows; item += kPairsThreads) {
     const int tile = item / kTileRows, row = item % kTileRows, output = first * kTileRows + item;
     if (output >= p.outputs) break;
-    const float gate = sum_of_parts(partials, tile * together, row, parts);
-    const float up = together == 2 ? sum_of_parts(partials, tile * 2 + 1, row, parts) : 0;
-    store_pair(p, pair, group, output, gate, up);
+    const bool own = item == static_cast<int>(threadIdx.x);
+    const float gate =
+        sum_of_parts(partials, tile * together, row, parts) + (own ? own_bias : bias_of(p, group, output));
+    float value = gate;
+    if (together == 2) {
+      const float up_bias = own ? own_up_bias : bias_of(p, group, p.half + output);
+      value = gated_value(p, gate, sum_of_parts(partials, tile * 2 + 1, row, parts) + up_bias);
+    }
+    p.y.set(pair, output, value);
   }
 #endif
 }
+
+// A tile of a block with `sum`: the same rows of the matrices of all choices follow each other.
+struct TileOfChoice {
+  const uint8_t* first_unit;  // null: the group is elsewhere
+  int group;                  // -1: elsewhere
+  int x;                      // first staged unit of x
+  float weight;
+
+  static __host__ __device__ int bytes(int tiles) {
+    return (tiles * static_cast<int>(sizeof(TileOfChoice)) + 15) / 16 * 16;
+  }
+};
 
 template <DType kFormat>
 __global__ void __launch_bounds__(kPairsThreads, 1) sum_packed_pairs(const __grid_constant__ PackedPairsParams f) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(128) uint8_t rings[];
-  __shared__ int groups[kPairsMostPerRow];
   const GroupedParams& p = f.p;
   const int block = static_cast<int>(blockIdx.x), row = static_cast<int>(blockIdx.y), first_pair = row * p.per_row;
   const int first = f.shares.first(block), count = f.shares.count(block), parts = min(f.units, kRingWarps);
-  const int tiles = count * p.per_row;  // all pairs of a tile, then those of the next
+  const int tiles = count * p.per_row, thread = static_cast<int>(threadIdx.x);
+  auto* of_tile = reinterpret_cast<TileOfChoice*>(rings + kRingWarps * kPairsSlots<kFormat> * Unit<kFormat>::kSize);
   let_next_kernel_start();
-  wait_for_previous_kernel();
-  if (static_cast<int>(threadIdx.x) < p.per_row) {
-    groups[threadIdx.x] = p.group_of(first_pair + static_cast<int>(threadIdx.x));
+  if (!p.settled) wait_for_previous_kernel();
+  const int64_t tile_bytes = static_cast<int64_t>(f.units) * Unit<kFormat>::kSize;
+  for (int tile = thread; tile < tiles; tile += kPairsThreads) {
+    const int of_matrix = tile / p.per_row, choice = tile - of_matrix * p.per_row;
+    const int group = p.group_of(first_pair + choice);
+    const float weight = __ldcg(p.pair_weights + first_pair + choice);
+    const auto* matrix = reinterpret_cast<const uint8_t*>(p.matrix(max(group, 0)));
+    of_tile[tile] = {group < 0 ? nullptr : matrix + (first + of_matrix) * tile_bytes, group, choice * f.units, weight};
   }
   __syncthreads();
-  const int64_t tile_bytes = static_cast<int64_t>(f.units) * Unit<kFormat>::kSize;
-  const auto first_unit = [&](int tile) -> const uint8_t* {
-    const int of_matrix = tile / p.per_row, group = groups[tile - of_matrix * p.per_row];
-    if (group < 0) return nullptr;
-    return reinterpret_cast<const uint8_t*>(p.matrix(group)) + (first + of_matrix) * tile_bytes;
-  };
+  const auto first_unit = [&](int tile) { return of_tile[tile].first_unit; };
   TileStream<kFormat, decltype(first_unit)> stream(rings, tiles, f.units, p.weights, first_unit);
+  // Of the thread's first product.
+  const int own_tile = min(thread / kTileRows, tiles - 1);
+  const int own_output = min((first + own_tile / p.per_row) * kTileRows + thread % kTileRows, p.outputs - 1);
+  const float own_bias = bias_of(p, max(of_tile[own_tile].group, 0), own_output);
+  if (p.settled) wait_for_previous_kernel();
   const int staged_units = p.per_row * f.units;
-  const GemvX<kFormat> staged(rings + kRingWarps * stream.kSlots * stream.kSize, staged_units);
+  const GemvX<kFormat> staged(reinterpret_cast<uint8_t*>(of_tile) + TileOfChoice::bytes(tiles), staged_units);
   float* partials = staged.end(staged_units);
-  stage_rows<kFormat>(f, first_pair, p.per_row, staged);
+  UnitsInFlight<kFormat> x;
+  x.load(f, first_pair, staged_units, 0);
+  const bool adds = thread < count * kTileRows && first * kTileRows + thread < p.outputs;
+  const float before = adds ? p.y.get(row, first * kTileRows + thread) : 0;
+  x.place(staged_units, 0, staged);
+  x.stage_rest(f, first_pair, staged_units, staged);
   __syncthreads();
-  const auto unit_of_x = [&](int tile) { return tile % p.per_row * f.units; };
+  const auto unit_of_x = [&](int tile) { return of_tile[tile].x; };
   multiply_stream<kFormat>(stream, tiles, f.units, staged, unit_of_x, partials, parts);
   __syncthreads();
-  for (int item = static_cast<int>(threadIdx.x); item < tiles * kTileRows; item += kPairsThreads) {
-    const int tile = item / kTileRows, choice = tile % p.per_row, group = groups[choice];
-    const int output = (first + tile / p.per_row) * kTileRows + item % kTileRows;
-    float* own = partials + tile * parts * kTileRows + item % kTileRows;
-    const float sum = sum_of_parts(partials, tile, item % kTileRows, parts);
-    *own = group >= 0 && output < p.outputs ? pair_output(p, first_pair + choice, group, output, sum, 0) : 0;
+  for (int item = thread; item < tiles * kTileRows; item += kPairsThreads) {
+    const int tile = item / kTileRows, output = (first + tile / p.per_row) * kTileRows + item % kTileRows;
+    const TileOfChoice& of = of_tile[tile];
+    float value = 0;
+    if (of.group >= 0 && output < p.outputs) {
+      const float bias = item == thread ? own_bias : bias_of(p, of.group, output);
+      value = (sum_of_parts(partials, tile, item % kTileRows, parts) + bias) * of.weight;
+    }
+    partials[tile * parts * kTileRows + item % kTileRows] = value;  // in place of the first part
   }
   __syncthreads();
-  for (int item = static_cast<int>(threadIdx.x); item < count * kTileRows; item += kPairsThreads) {
+  for (int item = thread; item < count * kTileRows; item += kPairsThreads) {
     const int output = first * kTileRows + item;
     if (output >= p.outputs) break;
     const float* own = partials + item / kTileRows * p.per_row * parts * kTileRows + item % kTileRows;
     float sum = 0;
     for (int choice = 0; choice < p.per_row; ++choice) sum += own[choice * parts * kTileRows];
-    p.y.set(row, output, p.y.get(row, output) + sum);
+    p.y.set(row, output, (item == thread ? before : p.y.get(row, output)) + sum);
   }
 #endif
 }
 
 // `tiles`: most of a block, all pairs counted.
 template <DType kFormat>
-int packed_pairs_bytes(int staged_units, int tiles, int units) {
+int packed_pairs_bytes(int staged_units, int tiles, int units, bool sum) {
   constexpr int kRing = kRingWarps * Unit<kFormat>::kSize;
-  return kPairsRings / kRing * kRing + GemvX<kFormat>::bytes(staged_units) +
+  return kPairsRings / kRing * kRing + (sum ? TileOfChoice::bytes(tiles) : 0) + GemvX<kFormat>::bytes(staged_units) +
          tiles * min(units, kRingWarps) * kTileRows * 4;
 }
 

@@ -3,8 +3,8 @@
 // second kernel adds them up.
 #include "hardware/cuda/check.h"
 #include "kernels/cuda/cost.h"
-#include "kernels/grouped_linear/cuda/grouped.cuh"
 #include "kernels/grouped_linear/cuda/kernels.h"
+#include "kernels/grouped_linear/cuda/tile_copies.cuh"
 #include "kernels/linear/cuda/launch_kernel.h"
 #include "kernels/linear/cuda/packed.h"
 
@@ -35,79 +35,86 @@ struct RowsAhead {
   const T* rows[kRows];
   bool live[kRows];
   int k;
+  uint64_t policy = evict_first_policy();
   uint4 weights[kRows][kSteps];
 
-  __device__ __forceinline__ void load(int first) {
-    const uint64_t policy = evict_first_policy();
+  __device__ __forceinline__ void load(int r, int s, int first) {
+    const int at = first + s * kStep;
+    weights[r][s] = load_stream_if(rows[r] + at, live[r] && at < k, policy);
+  }
+  __device__ __forceinline__ void load_first() {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
 #pragma unroll
-      for (int s = 0; s < kSteps; ++s) {
-        const int at = first + s * kStep;
-        weights[r][s] = load_stream_if(rows[r] + at, live[r] && at < k, policy);
-      }
+      for (int s = 0; s < kSteps; ++s) load(r, s, lane_column());
     }
   }
 
-  // Adds the products with x, which lies in shared memory and has zeros up to a multiple of kColumns. The first
-  // kColumns columns were loaded; `x_of_row` is the distance between the x of two rows.
-  __device__ __forceinline__ void multiply(const T* x, int x_of_row, float (&sums)[kRows]) {
+  // Adds the products with x, which lies in shared memory and has zeros up to a multiple of kColumns. load_first() was
+  // called; each further load follows the use of its registers.
+  __device__ __forceinline__ void multiply(const T* x, float (&sums)[kRows]) {
 #pragma unroll
     for (float& sum : sums) sum = 0;
 #pragma unroll 1
     for (int first = lane_column(); first < k; first += kColumns) {
 #pragma unroll
-      for (int r = 0; r < kRows; ++r) {
+      for (int s = 0; s < kSteps; ++s) {
+        const uint4 eight = *reinterpret_cast<const uint4*>(x + first + s * kStep);
 #pragma unroll
-        for (int s = 0; s < kSteps; ++s) {
-          const uint4 eight = *reinterpret_cast<const uint4*>(x + (live[r] ? r * x_of_row : 0) + first + s * kStep);
+        for (int r = 0; r < kRows; ++r) {
           sums[r] = dot_eight<T>(weights[r][s], eight, sums[r]);
+          load(r, s, first + kColumns);
         }
       }
-      load(first + kColumns);
     }
   }
 
   static __device__ __forceinline__ int lane_column() { return static_cast<int>(threadIdx.x) % 32 * 8; }
 };
 
-// Copies `count` rows of x from row `first` on into shared memory, each padded with zeros to `padded` elements.
+// Copies `count` rows of x from row `first` on into shared memory, each padded with zeros to `padded` elements. They
+// are there after wait_copies<0>() and a barrier.
 template <class T>
 __device__ __forceinline__ void stage_x(const GroupedParams& p, int first, int count, int padded, T* to) {
   for (int i = static_cast<int>(threadIdx.x) * 8; i < count * padded; i += kThreads * 8) {
     const int row = i / padded, at = i % padded;
-    const T* from = reinterpret_cast<const T*>(p.x) + (first + row) * p.x_stride + at;
-    *reinterpret_cast<uint4*>(to + i) = load_shared_input_if(from, at < p.k);
+    const T* x = reinterpret_cast<const T*>(p.x);
+    copy_if(to + i, at < p.k ? x + (first + row) * p.x_stride + at : x, at < p.k);
   }
+  commit_copies();
 }
 
 // Block (i, j): outputs from j * kWarps * kEach on of pair order[i]. Pairs of one group are neighbours, so that its
-// rows come from the cache after the first read. The weights are requested before x is staged.
+// rows come from the cache after the first read. x is on its way while the group is looked up.
 template <class T, bool kGated>
 __global__ void __launch_bounds__(kThreads, kGated ? 3 : 2)
     multiply_pairs(const __grid_constant__ GroupedParams p, int64_t stride) {
   constexpr int kRows = 2, kEach = kGated ? 1 : kRows;  // kEach: outputs of a warp
   extern __shared__ __align__(16) uint8_t shared[];
   T* x = reinterpret_cast<T*>(shared);
-  let_next_kernel_start();
-  wait_for_previous_kernel();
-  const int pair = p.order != nullptr ? p.order[blockIdx.x] : static_cast<int>(blockIdx.x), group = p.group_of(pair);
-  if (group < 0) return;
+  wait_and_let_next_kernel_start();
+  const int pair = p.order != nullptr ? p.order[blockIdx.x] : static_cast<int>(blockIdx.x);
+  RowsAhead<T, kRows, kPairSteps> rows;
+  stage_x(p, p.x_row(pair), 1, (p.k + rows.kColumns - 1) / rows.kColumns * rows.kColumns, x);
+  const int group = p.group_of(pair);
+  if (group < 0) {
+    wait_copies<0>();
+    return;
+  }
   const int first = (static_cast<int>(blockIdx.y) * kWarps + static_cast<int>(threadIdx.x) / 32) * kEach;
   const int second = kGated ? p.half + first : first + 1;
   const T* matrix = reinterpret_cast<const T*>(p.matrix(group));
-  RowsAhead<T, kRows, kPairSteps> rows;
   rows.k = p.k;
   rows.live[0] = first < p.outputs;
   rows.live[1] = kGated ? rows.live[0] : second < p.outputs;
   rows.rows[0] = matrix + (rows.live[0] ? first : 0) * stride;
   rows.rows[1] = matrix + (rows.live[1] ? second : 0) * stride;
-  rows.load(rows.lane_column());
-  stage_x(p, p.x_row(pair), 1, (p.k + rows.kColumns - 1) / rows.kColumns * rows.kColumns, x);
+  rows.load_first();
+  wait_copies<0>();
   __syncthreads();
   if (!rows.live[0]) return;
   float sums[kRows];
-  rows.multiply(x, 0, sums);
+  rows.multiply(x, sums);
   sums[0] = warp_sum(sums[0]);
   sums[1] = warp_sum(sums[1]);
   if (threadIdx.x % 32 != 0) return;
@@ -115,55 +122,109 @@ __global__ void __launch_bounds__(kThreads, kGated ? 3 : 2)
   if (!kGated && rows.live[1]) store_pair(p, pair, group, first + 1, sums[1], 0);
 }
 
-// Block (i, j): columns from j * kWarps on of row i of y.
+// A pair of a block with `sum`.
+struct PairOfRow {
+  const std::byte* matrix;  // null: it is elsewhere, and the pair is skipped
+  int group;
+  float weight;
+};
+
+// A place in the rows that make a column of y: those of all pairs, one behind the other, in pieces of kPiece elements.
+constexpr int kPiece = kSumSteps * kStep;
+struct PiecePlace {
+  int pair = 0, at = 0;
+
+  __device__ __forceinline__ void advance(int k) {
+    at += kPiece;
+    if (at >= k) at = 0, ++pair;
+  }
+};
+
+// A lane's part of a piece.
+struct Piece {
+  uint4 eights[kSumSteps];
+
+  template <class T>
+  __device__ __forceinline__ void load(const PairOfRow* pairs, int per_row, int64_t row, int k, PiecePlace place,
+                                       uint64_t policy) {
+    const auto* matrix = place.pair < per_row ? reinterpret_cast<const T*>(pairs[place.pair].matrix) : nullptr;
+    const bool live = matrix != nullptr;
+    const T* from = live ? matrix + row + place.at : nullptr;
+#pragma unroll
+    for (int s = 0; s < kSumSteps; ++s) {
+      const int column = s * kStep + static_cast<int>(threadIdx.x) % 32 * 8;
+      eights[s] = load_stream_if(from + column, live && place.at + column < k, policy);
+    }
+  }
+};
+
+// Block (i, j): columns from j * kWarps on of row i of y. A warp has kPieces pieces in flight, and requests the next
+// one when it has used one up. If the routing is settled, the first ones are requested while the kernel in front still
+// computes x.
 template <class T>
 __global__ void __launch_bounds__(kThreads, 2) sum_pairs(const __grid_constant__ GroupedParams p, int64_t stride) {
-  constexpr int kRows = 4;  // pairs at a time
+  constexpr int kPieces = 4;
   extern __shared__ __align__(16) uint8_t shared[];
   T* x = reinterpret_cast<T*>(shared);
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  const int padded = (p.k + kPiece - 1) / kPiece * kPiece, lane = static_cast<int>(threadIdx.x) % 32;
+  auto* pairs = reinterpret_cast<PairOfRow*>(x + p.per_row * padded);
   const int row = static_cast<int>(blockIdx.x), first_pair = row * p.per_row;
   const int column = static_cast<int>(blockIdx.y) * kWarps + static_cast<int>(threadIdx.x) / 32;
-  RowsAhead<T, kRows, kSumSteps> rows;
-  rows.k = p.k;
-  const auto load_pairs = [&](int first) {
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      const int group = first + r < p.per_row ? p.group_of(first_pair + first + r) : -1;
-      rows.live[r] = group >= 0 && column < p.outputs;
-      rows.rows[r] = reinterpret_cast<const T*>(p.matrix(max(group, 0))) + (rows.live[r] ? column : 0) * stride;
-    }
-    rows.load(rows.lane_column());
-  };
-  load_pairs(0);
-  const int padded = (p.k + rows.kColumns - 1) / rows.kColumns * rows.kColumns;
-  stage_x(p, first_pair, p.per_row, padded, x);
+  const bool stores = column < p.outputs;
+  let_next_kernel_start();
+  if (!p.settled) wait_for_previous_kernel();
+  for (int i = static_cast<int>(threadIdx.x); i < p.per_row; i += kThreads) {
+    const int group = p.group_of(first_pair + i);
+    pairs[i] = {group < 0 ? nullptr : p.matrix(group), group, __ldcg(p.pair_weights + first_pair + i)};
+  }
   __syncthreads();
-  if (column >= p.outputs) return;
-  float total = 0, biases = 0;
-#pragma unroll 1
-  for (int first = 0; first < p.per_row; first += kRows) {
-    float sums[kRows];
-    rows.multiply(x + first * padded, padded, sums);
+  const uint64_t policy = evict_first_policy();
+  const int64_t own_row = (stores ? column : 0) * stride;
+  PiecePlace next;
+  Piece pieces[kPieces];
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      if (!rows.live[r]) continue;
-      const int pair = first_pair + first + r;
-      const float weight = p.pair_weights[pair];
-      total = fmaf(weight, sums[r], total);
-      if (p.bias != nullptr) biases += weight * p.bias[static_cast<int64_t>(p.group_of(pair)) * p.n + column];
+  for (Piece& piece : pieces) {
+    piece.load<T>(pairs, p.per_row, own_row, p.k, next, policy);
+    next.advance(p.k);
+  }
+  float total = 0;
+  for (int i = lane; i < p.per_row && p.bias != nullptr && stores; i += 32) {
+    if (pairs[i].group >= 0) total += pairs[i].weight * p.bias[static_cast<int64_t>(pairs[i].group) * p.n + column];
+  }
+  if (p.settled) wait_for_previous_kernel();
+  const float before = lane == 0 && stores ? p.y.get(row, column) : 0;
+  stage_x(p, first_pair, p.per_row, padded, x);
+  wait_copies<0>();
+  __syncthreads();
+  if (!stores) return;
+  PiecePlace place;
+#pragma unroll 1
+  while (place.pair < p.per_row) {
+#pragma unroll
+    for (Piece& piece : pieces) {
+      if (place.pair >= p.per_row) break;
+      const PairOfRow& pair = pairs[place.pair];
+      const T* from = x + place.pair * padded + place.at + lane * 8;
+      float sum = 0;
+#pragma unroll
+      for (int s = 0; s < kSumSteps; ++s) {
+        sum = dot_eight<T>(piece.eights[s], *reinterpret_cast<const uint4*>(from + s * kStep), sum);
+      }
+      piece.load<T>(pairs, p.per_row, own_row, p.k, next, policy);
+      if (pair.matrix != nullptr) total = fmaf(pair.weight, sum, total);  // else x may be anything
+      next.advance(p.k);
+      place.advance(p.k);
     }
-    if (first + kRows < p.per_row) load_pairs(first + kRows);
   }
   total = warp_sum(total);
-  if (threadIdx.x % 32 == 0) p.y.set(row, column, p.y.get(row, column) + (total + biases));
+  if (lane == 0) p.y.set(row, column, before + total);
 }
 
-constexpr int64_t kPairPad = kPairSteps * kStep, kSumPad = kSumSteps * kStep;
+constexpr int64_t kPairPad = kPairSteps * kStep;
 
 int64_t shared_bytes(int64_t k, int64_t per_row, bool sum) {
-  return sum ? per_row * round_up(k, kSumPad) * 2 : round_up(k, kPairPad) * 2;
+  if (!sum) return round_up(k, kPairPad) * 2;
+  return per_row * (round_up(k, kPiece) * 2 + static_cast<int64_t>(sizeof(PairOfRow)));
 }
 
 class PlainPairs final : public Kernel<GroupedLinearOp> {
@@ -194,6 +255,7 @@ class PlainPairs final : public Kernel<GroupedLinearOp> {
     const int64_t stride = packed_linear_stride(params.k);
     LaunchShape shape;
     shape.threads = kThreads;
+    shape.most_shared = true;
     shape.shared_bytes = static_cast<size_t>(shared_bytes(params.k, params.per_row, a.sum));
     const int each = a.sum || a.gated ? kWarps : 2 * kWarps;
     shape.grid = dim3(static_cast<unsigned>(a.sum ? a.routing.rows : params.pairs),

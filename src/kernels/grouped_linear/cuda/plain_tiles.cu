@@ -129,8 +129,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     multiply_tiles(const __grid_constant__ GroupedParams p, int64_t stride) {
   extern __shared__ uint8_t raw[];
   uint8_t* stages = raw + (1024 - shared_address(raw) % 1024) % 1024;
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  wait_and_let_next_kernel_start();
   const PairTile tile = find_tile(p.offsets, p.groups, S::kPairs, static_cast<int>(blockIdx.y));
   if (tile.count == 0) return;
   const T* matrix = reinterpret_cast<const T*>(p.matrix(tile.group));

@@ -38,13 +38,12 @@ __device__ __forceinline__ void run_prompt_block(const PromptParams& f, uint8_t*
   __shared__ PromptItem slots[kPromptItems];
   __shared__ int32_t offsets[kPromptMostGroups + 1];
   PromptItems<kCluster> items{{reinterpret_cast<uint8_t*>(slots), barriers, barriers + kPromptItems}};
-  let_next_kernel_start();
   if (threadIdx.x == 0) {
     init();
     items.ring.init(kPromptFeeders);
     publish_barriers();
   }
-  wait_for_previous_kernel();
+  wait_and_let_next_kernel_start();
   for (int i = static_cast<int>(threadIdx.x); i <= f.p.groups; i += kPromptThreads) offsets[i] = f.p.offsets[i];
   if constexpr (kCluster > 1) {
     cluster_barrier();  // the other blocks' barriers are ready, too
