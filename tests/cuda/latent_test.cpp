@@ -169,6 +169,43 @@ TEST(CudaLatentAttention, SizesOfModels) {
   EXPECT_GT(check(deepseek("other_queries", 16, {{100, 1}}), DType::F16), 2);
 }
 
+// Clusters of every size and contexts around the edges of chunks, with sequences that end at different places.
+TEST(CudaLatentAttention, DecodesOfManyContexts) {
+  for (const int heads : {16, 128}) {
+    for (const int sequences : {1, 3, 20, 64}) {
+      for (const int context : {1, 63, 64, 65, 1000, 1024, 1025, 2048, 4097}) {
+        if (int64_t{heads} * sequences * context > 64 * 16 * 1025 || (sequences == 20 && context > 1024)) continue;
+        std::vector<SliceCase> slices;
+        for (int i = 0; i < sequences; ++i) slices.push_back({std::max(0, context - 1 - i % 5 * 13), 1});
+        AttentionCase c = deepseek("decode", heads, slices, context % 3 == 0 ? DType::F16 : DType::BF16);
+        c.block_size = context == 1000 ? 16 : context == 1025 ? 32 : 64;
+        SCOPED_TRACE(testing::Message() << heads << " heads, " << sequences << " x " << context);
+        EXPECT_GT(check(c, c.kv), 2);
+      }
+    }
+  }
+}
+
+TEST(CudaLatentAttention, TheSameLaunchGivesTheSameBits) {
+  Random random;
+  SCOPED_TRACE("seed " + std::to_string(random.seed()));
+  for (const int sequences : {1, 10, 64}) {
+    const std::vector<SliceCase> slices(static_cast<size_t>(sequences), {1030, 1});
+    AttentionBatch batch(deepseek("again", 16, slices), random);
+    round_to(batch.q(), DType::BF16);
+    const AttentionProblem problem = batch.problem().bucketed();
+    for (const AttentionKernel* kernel : cuda_kernels().of<AttentionOp>()) {
+      if (!kernel->can_run(problem, gpu().hardware())) continue;
+      const auto result = [&] {
+        TestMatrix out(batch.rows(), batch.out_width());
+        return GpuBatch(batch, out, DType::BF16).run(*kernel, problem, out);
+      };
+      const TestMatrix first = result();
+      for (int i = 0; i < 5; ++i) EXPECT_TRUE(result().same_bits(first)) << kernel->name() << ", " << sequences;
+    }
+  }
+}
+
 TEST(CudaLatentAttention, ARowDoesNotDependOnTheBatch) {
   const AttentionCase c = deepseek("invariant", 16, {{300, 1}, {20, 1}, {0, 33}});
   EXPECT_GT(check(c, DType::BF16, true), 1);

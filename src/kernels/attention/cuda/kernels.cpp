@@ -198,6 +198,7 @@ KernelList<AttentionOp> AttentionOp::cuda() {
     if (kernel.is_for_prompts()) prompts.push_back(&kernel);
   }
   all.push_back(cuda_widened_attention(prompts));
+  for (const auto* kernel : cuda_latent_few_attention()) all.push_back(kernel);
   for (const auto* kernel : cuda_latent_attention()) all.push_back(kernel);
   all.push_back(cuda_latent_wide_attention());
   all.push_back(cuda_simple_attention());

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "hardware/cuda/driver_function.h"
 #include "hardware/cuda_device.h"
 #include "hardware/per_device.h"
 #include "kernels/attention/cuda/kernels.h"
@@ -14,12 +13,6 @@
 
 namespace millrace {
 namespace {
-
-using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
-EncodeTiled encoder() {
-  static const auto found = reinterpret_cast<EncodeTiled>(driver_function("cuTensorMapEncodeTiled", 12000));
-  return found;
-}
 
 using WideEntry = void (*)(LatentWideParams);
 WideEntry wide_entry(DType kv) { return kv == DType::F16 ? latent_wide<__half> : latent_wide<__nv_bfloat16>; }
@@ -33,16 +26,6 @@ int resident(DType kv) {
   if (blocks < 0)
     blocks = resident_blocks(reinterpret_cast<const void*>(wide_entry(kv)), WideTile::kThreads, WideTile::kSharedBytes);
   return blocks;
-}
-
-// All latent rows of a layer as one matrix. The number of pages is not needed.
-bool describe(const KvLayer& kv, int box_rows, CUtensorMap& map) {
-  const cuuint64_t sizes[2] = {WideTile::kKey, 0x7fffffff}, strides[1] = {WideTile::kKey * 2};
-  const cuuint32_t box[2] = {64, static_cast<cuuint32_t>(box_rows)}, steps[2] = {1, 1};
-  const auto type = kv.dtype == DType::F16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-  return encoder()(&map, type, 2, kv.keys, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                   CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
 // At most one block per multiprocessor has a part of a tile.
@@ -62,7 +45,7 @@ class LatentWideKernel final : public AttentionKernel {
     if (p.kv != DType::F16 && p.kv != DType::BF16) return false;
     if (p.key_dim != WideTile::kKey || p.value_dim != WideTile::kLatent || p.block_size % 16 != 0) return false;
     if (p.precision == Precision::Exact || p.window != 0 || p.bidirectional || p.invariant) return false;
-    return encoder() != nullptr && resident(p.kv) > 0;
+    return tensor_map_encoder() != nullptr && resident(p.kv) > 0;
   }
 
   double estimate_us(const Problem& p, const Hardware& h) const override {
@@ -83,13 +66,13 @@ class LatentWideKernel final : public AttentionKernel {
     LatentWideParams params;
     params.decode = latent_params(a);
     params.tiles = static_cast<int>(latent_tiles(a, WideTile::kRows));
-    params.box_rows = block_size % 64 == 0 ? 64 : block_size % 32 == 0 ? 32 : 16;
+    params.box_rows = latent_box_rows(block_size);
     const int64_t most_parts = a.tables.page_stride * block_size / (2 * WideTile::kTokens);
     params.parts = static_cast<int>(std::clamp<int64_t>(blocks / params.tiles, 1, std::max<int64_t>(1, most_parts)));
     const WideWorkspace space(blocks);
     params.decode.summaries = reinterpret_cast<float2*>(executor.workspace + space.summaries);
     params.decode.partials = reinterpret_cast<float*>(executor.workspace + space.partials);
-    check_launch(describe(a.kv, params.box_rows, params.rows) ? cudaSuccess : cudaErrorInvalidValue,
+    check_launch(describe_latent_rows(a.kv, params.box_rows, params.rows) ? cudaSuccess : cudaErrorInvalidValue,
                  "describing latent rows");
     const CudaLaunch launch = cuda_launch(executor);
     const dim3 grid(static_cast<unsigned>(params.tiles), static_cast<unsigned>(params.parts));

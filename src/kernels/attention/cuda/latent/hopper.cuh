@@ -4,13 +4,9 @@
 // the next keys.
 #pragma once
 
-#include <cuda.h>
-
-#include <type_traits>
-
 #include "kernels/attention/cuda/decode/sums.cuh"
 #include "kernels/attention/cuda/latent/products.cuh"
-#include "kernels/cuda/vectors.cuh"
+#include "kernels/attention/cuda/latent/row_map.cuh"
 
 namespace millrace {
 
@@ -93,7 +89,7 @@ __device__ inline void feed_latent_rows(const LatentWideParams& w, const WideSpa
   bool waited = !p.args.early;
   for (int t = work.begin; t < work.end; ++t) {
     const int turn = t - work.begin, position = t * WideTile::kTokens + box;
-    int row = 0x7fffffff;  // beyond the end of the matrix: reads as zeros
+    int row = kOutsideRows;
     if (box < WideTile::kTokens && position < work.length()) {
       const int page = p.page_of(position);
       row = p.args.tables[work.sequence * p.args.table_pitch + page] * p.block_size + position - page * p.block_size;
@@ -110,18 +106,6 @@ __device__ inline void feed_latent_rows(const LatentWideParams& w, const WideSpa
     }
   }
   if (!waited) wait_for_predecessors();
-}
-
-template <class T, class Source>
-__device__ void bring_piece(uint32_t to, const Source* from) {
-  if constexpr (std::is_same_v<T, Source>) {
-    copy_async(to, from);
-  } else {
-    const Eight x = widen(from);
-    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(pack<T>(x.at[0], x.at[1])),
-                 "r"(pack<T>(x.at[2], x.at[3])), "r"(pack<T>(x.at[4], x.at[5])), "r"(pack<T>(x.at[6], x.at[7]))
-                 : "memory");
-  }
 }
 
 // Three warps convert the queries to the type of the latent rows and store them in their panels.
