@@ -14,6 +14,10 @@ Json event_json(const std::string& event) {
   return at == std::string::npos ? Json() : Json::parse(event.substr(at + kData.size()), nullptr, false);
 }
 
+Json response_of(const Json& event) {
+  return event.is_object() && event.contains("response") ? event["response"] : Json::object();
+}
+
 // Whether `b` continues the text of `a`.
 bool continues(const Json& a, const Json& b) {
   if (!a.is_object() || !b.is_object() || !a.contains("delta") || !b.contains("delta")) return false;
@@ -64,7 +68,7 @@ bool KeptStream::write_now(std::string_view bytes) {
   bool unattended = false;
   {
     const std::lock_guard lock(mutex_);
-    if (state_ != State::Running) return true;
+    if (!running_) return true;
     append(bytes);
     unattended = is_unattended();
   }
@@ -81,6 +85,8 @@ void KeptStream::append(std::string_view events) {
     events.remove_prefix(event.size());
     last_ = event;
     if (first_.empty()) first_ = event;
+    ++count_;
+    output_.add(event_json(last_));
     bytes_ += event.size();
     if (bytes_ > limits_.stream_bytes && !too_long_) {
       too_long_ = true;
@@ -94,20 +100,29 @@ void KeptStream::append(std::string_view events) {
 // The generation failed before its first event, or was given up: its client is gone.
 void KeptStream::answer(HttpReply reply) {
   const std::lock_guard lock(mutex_);
-  if (state_ != State::Running) return;
-  if (!reply.body.empty()) append("data: " + reply.body + "\n\n");
-  state_ = reply.body.empty() ? State::Cancelled : State::Ended;
+  if (!running_) return;
+  if (reply.body.empty()) return end_cancelled();
+  append("data: " + reply.body + "\n\n");
   end_readers();
 }
 
 void KeptStream::end_stream() {
   const std::lock_guard lock(mutex_);
-  if (state_ != State::Running) return;
-  state_ = State::Ended;
+  if (running_) end_readers();
+}
+
+void KeptStream::end_cancelled() {
+  Json response = response_of(event_json(first_));
+  response["status"] = "cancelled";
+  response["output"] = output_.stopped();
+  const Json event{{"type", "response.cancelled"}, {"sequence_number", count_}, {"response", std::move(response)}};
+  append("event: response.cancelled\ndata: " + to_text(event) + "\n\n");
   end_readers();
 }
 
 void KeptStream::end_readers() {
+  running_ = false;
+  output_ = {};
   attended_ = limits_.now();
   for (const auto& reader : readers_) reader->end_events();
   readers_.clear();
@@ -145,7 +160,7 @@ void KeptStream::attach(const std::shared_ptr<Call>& reader, size_t first) {
     lock.lock();
   }
   attended_ = limits_.now();
-  if (state_ != State::Running) return reader->end_events();
+  if (!running_) return reader->end_events();
   readers_.push_back(reader);
   lock.unlock();
   reader->exchange().on_gone([weak = weak_from_this(), call = reader.get()] {
@@ -163,14 +178,6 @@ void KeptStream::detach(const Call* reader) {
   attended_ = limits_.now();
 }
 
-namespace {
-
-Json response_of(const Json& event) {
-  return event.is_object() && event.contains("response") ? event["response"] : Json::object();
-}
-
-}  // namespace
-
 Json KeptStream::begun() {
   {
     const std::lock_guard lock(mutex_);
@@ -183,10 +190,9 @@ Json KeptStream::response() {
   const std::lock_guard lock(mutex_);
   attended_ = limits_.now();
   Json last = event_json(last_);
-  if (Json ended = response_of(last); state_ == State::Ended && !ended.empty()) return ended;
+  if (Json ended = response_of(last); !running_ && !ended.empty()) return ended;
   Json response = response_of(event_json(first_));
-  if (state_ == State::Cancelled) response["status"] = "cancelled";
-  if (state_ != State::Ended) return response;
+  if (running_) return response;
   response["status"] = "failed";
   if (last.is_object() && last.contains("error")) {
     response["error"] = {{"code", "server_error"}, {"message", last["error"].value("message", "")}};
@@ -197,16 +203,15 @@ Json KeptStream::response() {
 void KeptStream::cancel() {
   {
     const std::lock_guard lock(mutex_);
-    if (state_ != State::Running) return;
-    state_ = State::Cancelled;
-    end_readers();
+    if (!running_) return;
+    end_cancelled();
   }
   if (const auto exchange = exchange_.lock()) exchange->mark_gone();
 }
 
 bool KeptStream::running() const {
   const std::lock_guard lock(mutex_);
-  return state_ == State::Running;
+  return running_;
 }
 
 size_t KeptStream::bytes() const {

@@ -11,6 +11,7 @@
 
 #include "server/call.h"
 #include "server/http/http.h"
+#include "server/response_output.h"
 
 namespace millrace {
 
@@ -46,7 +47,7 @@ class KeptStream final : public HttpConnection, public std::enable_shared_from_t
   void attach(const std::shared_ptr<Call>& reader, size_t first);
   Json begun();     // the response as its first event has it
   Json response();  // as of now
-  void cancel();
+  void cancel();    // the last event has the output so far
 
   const std::string& owner() const { return owner_; }
   bool running() const;
@@ -54,10 +55,9 @@ class KeptStream final : public HttpConnection, public std::enable_shared_from_t
   KeptLimits::Clock::time_point last_used() const;
 
  private:
-  enum class State { Running, Ended, Cancelled };
-
-  void append(std::string_view events);  // these four hold the lock
+  void append(std::string_view events);  // these five hold the lock
   bool is_unattended() const;
+  void end_cancelled();
   void end_readers();
   void require_events(size_t first) const;
   void detach(const Call* reader);
@@ -68,9 +68,11 @@ class KeptStream final : public HttpConnection, public std::enable_shared_from_t
   std::weak_ptr<HttpExchange> exchange_;
 
   mutable std::mutex mutex_;  // guards the members below
-  State state_ = State::Running;
+  bool running_ = true;
   std::vector<std::string> events_;  // by sequence number
+  size_t count_ = 0;                 // of all events
   std::string first_, last_;         // first and last event, also of a stream that became too long
+  ResponseOutput output_;            // so far
   bool too_long_ = false;
   size_t bytes_ = 0;
   std::vector<std::shared_ptr<Call>> readers_;

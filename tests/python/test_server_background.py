@@ -67,6 +67,23 @@ def test_cancel_and_delete(server, client):
         client.responses.retrieve(begun.response.id)
 
 
+def test_a_cancelled_response_keeps_its_output(client):
+    events, stopped = [], None
+    with client.responses.create(**{**ASK, "max_output_tokens": 2000}, background=True, stream=True) as stream:
+        for event in stream:
+            events.append(event)
+            if stopped is None and text_of(events):
+                stopped = client.responses.cancel(events[0].response.id)
+    if stopped.status != "cancelled":
+        pytest.skip("it had ended")
+    assert events[-1].type == "response.cancelled" and events[-1].sequence_number == len(events) - 1
+    again = list(client.responses.retrieve(stopped.id, stream=True))
+    assert (again[-1].type, text_of(again)) == ("response.cancelled", text_of(events))
+    for response in (stopped, client.responses.retrieve(stopped.id)):
+        assert response.status == "cancelled" and response.output[-1].status == "incomplete"
+        assert response.output_text == text_of(events) != ""
+
+
 @pytest.mark.parametrize("method, path, status", [
     ("GET", "/v1/responses/resp_0", 404), ("GET", "/v1/responses/", 404), ("POST", "/v1/responses/resp_0", 405), ("POST", "/v1/responses/resp_0/cancel", 404), ("DELETE", "/v1/responses/resp_0", 404)])
 def test_unknown_ids(server, method, path, status):

@@ -168,6 +168,48 @@ TEST_F(KeptStreamTest, AResponseThatNobodyReadsIsCancelled) {
   EXPECT_EQ(stream->response()["status"], "cancelled");
 }
 
+TEST_F(KeptStreamTest, ACancelledResponseKeepsItsOutput) {
+  const auto event = [](const Json& json) {
+    return "event: " + json["type"].get<std::string>() + "\ndata: " + to_text(json) + "\n\n";
+  };
+  const Json thought{{"id", "rs_1"}, {"type", "reasoning"}, {"status", "completed"}, {"summary", Json::array()}};
+  const Json message{{"id", "m"}, {"type", "message"}, {"status", "in_progress"}, {"content", Json::array()}};
+  const Json part{{"type", "output_text"}, {"text", ""}, {"logprobs", Json::array()}};
+  Json text = Json::parse(R"({"type": "response.output_text.delta", "output_index": 1, "logprobs": [{"token": "b"}]})");
+  text["delta"] = "ab";
+  for (const size_t bytes : {size_t{1} << 20, size_t{100}}) {  // the second stream becomes too long to be kept
+    KeptLimits some = limits();
+    some.stream_bytes = bytes;
+    KeptStreams all(workers, some);
+    const auto stream = all.begin("");
+    stream->write_now(with_response("response.created", "in_progress"));
+    const auto reader = read(*stream);
+    stream->write_now(event({{"type", "response.output_item.added"}, {"output_index", 0}, {"item", thought}}) +
+                      event({{"type", "response.output_item.done"}, {"output_index", 0}, {"item", thought}}));
+    stream->write_now(event({{"type", "response.output_item.added"}, {"output_index", 1}, {"item", message}}));
+    stream->write_now(event({{"type", "response.content_part.added"}, {"output_index", 1}, {"part", part}}));
+    stream->write_now(event(text));
+    stream->write_now(event(text));
+    stream->cancel();
+    const Json response = stream->response();
+    EXPECT_EQ(response["id"], "resp_1");
+    EXPECT_EQ(response["status"], "cancelled");
+    ASSERT_EQ(response["output"].size(), 2U);
+    EXPECT_EQ(response["output"][0], thought);
+    EXPECT_EQ(response["output"][1]["status"], "incomplete");
+    EXPECT_EQ(response["output"][1]["content"][0]["text"], "abab");
+    EXPECT_EQ(response["output"][1]["content"][0]["logprobs"].size(), 2U);
+    EXPECT_TRUE(reader->ended);
+    const Json last{{"type", "response.cancelled"}, {"sequence_number", 7}, {"response", response}};
+    EXPECT_TRUE(reader->text.ends_with(event(last))) << reader->text;
+    if (bytes > 1000) {
+      EXPECT_EQ(read(*stream, 7)->text, event(last));
+    } else {
+      EXPECT_THROW(read(*stream, 7), ApiError);
+    }
+  }
+}
+
 TEST_F(KeptStreamTest, CancellingEndsReaders) {
   KeptStreams all(workers, limits());
   const auto stream = all.begin("");
