@@ -108,7 +108,7 @@ def test_half_open_sockets(server):
     quiet = [connect(server) for _ in range(50)]
     begun = [connect(server) for _ in range(50)]
     for s in begun:
-        s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nContent-Le")
+        s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Le")
     assert server.post("/v1/chat/completions", CHAT)[0] == 200
     begun[0].settimeout(20)
     assert status_of(begun[0]) == 408
@@ -119,11 +119,11 @@ def test_half_open_sockets(server):
 def test_large_bodies(server):
     assert server.post("/v1/chat/completions", b"x" * (10 << 20))[0] == 413
     s = connect(server)
-    s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: 10485760\r\nExpect: 100-continue\r\n\r\n")
+    s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 10485760\r\nExpect: 100-continue\r\n\r\n")
     assert status_of(s) == 413
     s.close()
     s = connect(server)  # chunked: the size is unknown in advance
-    s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n")
+    s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
     try:
         for _ in range(100):
             s.sendall(b"20000\r\n" + b"x" * 0x20000 + b"\r\n")
@@ -192,9 +192,9 @@ def test_hostile_forms_are_refused_while_streams_run(server):
 
 
 @pytest.mark.parametrize("garbage", [
-    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/1.1\r\nBad Header\r\n\r\n",
-    b"POST / HTTP/1.1\r\nContent-Length: -5\r\n\r\n", b"POST / HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n",
-    b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", b"GET / HTTP/1.1\r\nX: " + b"y" * 50000,
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/1.1\r\nHost: x\r\nBad Header\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 50000,
 ])
 def test_no_http(server, garbage):
     s = connect(server)

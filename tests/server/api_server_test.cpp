@@ -74,8 +74,8 @@ class ApiServerTest : public testing::Test {
   }
 
   static std::string post(const std::string& path, const std::string& body, const std::string& headers = "") {
-    return "POST " + path + " HTTP/1.1\r\nConnection: close\r\nContent-Type: application/json\r\n" + headers +
-           "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+    return "POST " + path + " HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Type: application/json\r\n" +
+           headers + "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
   }
 
   std::string ask(const std::string& request) const {

@@ -85,7 +85,8 @@ TEST_F(HttpSessionTest, CutsDoNotMatter) {
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   const std::string chunked =
-      "POST /c HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n4;ext=1\r\ndefg\r\n0\r\nTrailer: t\r\n\r\n";
+      "POST /c HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n4;ext=1\r\ndefg\r\n0\r\nTrailer: "
+      "t\r\n\r\n";
   std::string bytes;
   for (int i = 0; i < 50; ++i) bytes += i % 2 == 0 ? kPost : "\r\n" + chunked;  // pipelined
   wire_->write_at_most = 7;
@@ -103,7 +104,7 @@ TEST_F(HttpSessionTest, CutsDoNotMatter) {
 
 TEST_F(HttpSessionTest, RefusesWhatIsTooLarge) {
   host_.limits.body = 100;
-  send("POST / HTTP/1.1\r\nContent-Length: 101\r\n\r\n");
+  send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 101\r\n\r\n");
   EXPECT_THAT(wire_->out, StartsWith("HTTP/1.1 413 "));
   EXPECT_TRUE(wire_->finished);
   send(std::string(1 << 20, 'x'));  // received while lingering: dropped, so that the client can read the answer
@@ -112,17 +113,17 @@ TEST_F(HttpSessionTest, RefusesWhatIsTooLarge) {
   EXPECT_TRUE(wire_->closed);
 
   connect();
-  send("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nff\r\n" + std::string(255, 'x') + "\r\n");
+  send("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nff\r\n" + std::string(255, 'x') + "\r\n");
   EXPECT_THAT(wire_->out, StartsWith("HTTP/1.1 413 "));
 
   connect();
-  send("GET / HTTP/1.1\r\nX: " + std::string(20000, 'x'));
+  send("GET / HTTP/1.1\r\nHost: h\r\nX: " + std::string(20000, 'x'));
   EXPECT_THAT(wire_->out, StartsWith("HTTP/1.1 431 "));
 
   connect();
   host_.limits.body = 1000;
   host_.limits.bodies = 500;
-  send("POST / HTTP/1.1\r\nContent-Length: 501\r\n\r\n");
+  send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 501\r\n\r\n");
   EXPECT_THAT(wire_->out, StartsWith("HTTP/1.1 503 "));
   EXPECT_TRUE(seen_.empty());
   EXPECT_EQ(host_.bodies, 0u);
@@ -140,7 +141,7 @@ TEST_F(HttpSessionTest, RefusesWhatIsNoHttp) {
 }
 
 TEST_F(HttpSessionTest, ARefusalDoesNotTakeAfterTheRequestBefore) {
-  send("HEAD / HTTP/1.1\r\n\r\n");
+  send("HEAD / HTTP/1.1\r\nHost: h\r\n\r\n");
   wire_->out.clear();
   send("hello\r\n\r\n");
   EXPECT_THAT(wire_->out, StartsWith("HTTP/1.1 400 "));
@@ -153,13 +154,43 @@ TEST_F(HttpSessionTest, ARefusalDoesNotTakeAfterTheRequestBefore) {
   EXPECT_THAT(wire_->out, StartsWith("HTTP/1.1 400 "));
 }
 
+TEST_F(HttpSessionTest, WantsOneValidHost) {
+  const std::string get = "GET / HTTP/1.1\r\n";
+  for (const std::string bad :
+       {"", "Host: a\r\nHost: a\r\n", "host: a\r\nHOST:\r\n", "Host: a b\r\n", "Host: a,b/c\r\n", "Host: user@a\r\n",
+        "Host: a:8x\r\n", "Host: a:1:2\r\n", "Host: [::1\r\n", "Host: []\r\n", "Host: [::1]8\r\n", "Host: a%4\r\n",
+        "Host: http://a\r\n", "Host: \xc3\xa4\r\n"}) {
+    connect();
+    send(get + bad + "\r\n");
+    EXPECT_THAT(wire_->out, StartsWith("HTTP/1.1 400 ")) << bad;
+    EXPECT_TRUE(wire_->finished) << bad;
+  }
+  EXPECT_TRUE(seen_.empty());
+  connect();
+  send("GET / HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n");
+  EXPECT_THAT(wire_->out, StartsWith("HTTP/1.0 400 "));
+  EXPECT_TRUE(seen_.empty());
+  for (const std::string good : {"", "a", "a:", "a:80", "my_host-1.example.org:8080", "127.0.0.1:1", "[::1]",
+                                 "[fe80::1]:80", "[v1.a:b]", "a%c3%a4"}) {
+    connect();
+    seen_.clear();
+    send(get + "Host: " + good + "\r\n\r\n");
+    EXPECT_EQ(seen_.size(), 1u) << good << wire_->out;
+  }
+  connect();
+  send("GET / HTTP/1.0\r\n\r\n");
+  EXPECT_THAT(wire_->out, StartsWith("HTTP/1.0 200 "));
+}
+
 TEST_F(HttpSessionTest, LettersOfAnExpectationMayBeLarge) {
-  send("POST / HTTP/1.1\r\nContent-Length: 1\r\nExpect: 100-Continue\r\n\r\n");
+  send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nExpect: 100-Continue\r\n\r\n");
   EXPECT_THAT(wire_->out, StartsWith("HTTP/1.1 100 "));
 }
 
 TEST_F(HttpSessionTest, ATargetMayBeAWholeAddress) {
-  send("GET http://h:80/x?y=http://z HTTP/1.1\r\n\r\nGET http://h HTTP/1.1\r\n\r\nGET /a://b HTTP/1.1\r\n\r\n");
+  send(
+      "GET http://h:80/x?y=http://z HTTP/1.1\r\nHost: h\r\n\r\nGET http://h HTTP/1.1\r\nHost: h\r\n\r\nGET /a://b "
+      "HTTP/1.1\r\nHost: h\r\n\r\n");
   ASSERT_EQ(seen_.size(), 3u);
   EXPECT_EQ(seen_[0].path, "/x");
   EXPECT_EQ(seen_[0].query, "y=http://z");
@@ -188,7 +219,7 @@ TEST_F(HttpSessionTest, LimitsTime) {
   EXPECT_THAT(wire_->out, StartsWith("HTTP/1.1 408 "));
 
   connect();
-  send("POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhe");
+  send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhe");
   later(std::chrono::seconds(11));
   EXPECT_EQ(wire_->out, "");
   later(std::chrono::seconds(61));
@@ -197,7 +228,7 @@ TEST_F(HttpSessionTest, LimitsTime) {
 }
 
 TEST_F(HttpSessionTest, AsksForTheBodyWhereTheClientWaits) {
-  send("POST / HTTP/1.1\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n");
+  send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n");
   EXPECT_EQ(wire_->out, "HTTP/1.1 100 Continue\r\n\r\n");
   send("hello");
   EXPECT_THAT(wire_->out, HasSubstr("<hello>"));
@@ -393,7 +424,7 @@ TEST_F(HttpSessionTest, DrainsWhenAnswered) {
 }
 
 TEST_F(HttpSessionTest, HeadHasNoBody) {
-  send("HEAD /x HTTP/1.1\r\n\r\n");
+  send("HEAD /x HTTP/1.1\r\nHost: h\r\n\r\n");
   EXPECT_THAT(wire_->out, HasSubstr("Content-Length: 2\r\n"));
   EXPECT_TRUE(wire_->out.ends_with("\r\n\r\n"));
 }

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "base/ascii.h"
+#include "server/http/host_field.h"
 
 namespace millrace {
 namespace {
@@ -117,6 +118,13 @@ bool HttpSession::take_header() {
   keep_alive_ = request.keep_alive();
   old_ = request.version() < 11;
   head_only_ = request.method() == beast_http::verb::head;
+  const auto hosts = request.count(beast_http::field::host);
+  if (hosts > 1 || (hosts == 0 && !old_) || !is_host_field(view(request[beast_http::field::host]))) {
+    refuse(400, hosts == 0  ? "the request has no Host"
+                : hosts > 1 ? "the request has several Hosts"
+                            : "Host is invalid");
+    return false;
+  }
   const auto length = message_->parser.content_length();
   const size_t body = length ? static_cast<size_t>(*length) : request.chunked() ? host_.limits.body : 0;
   if (host_.bodies + body > host_.limits.bodies) {
