@@ -19,8 +19,8 @@
 #include "cli/read_text.h"
 #include "cli/served_adapters.h"
 #include "cli/settings.h"
+#include "engine/declared_model.h"
 #include "engine/text_model.h"
-#include "models/model.h"
 #include "server/api_server.h"
 
 namespace millrace {
@@ -104,12 +104,15 @@ LoadedModel load(const ServeOptions& o, const std::string& model, size_t index, 
   return loaded;
 }
 
-// Opens local files at the start, so that a broken one is reported before a request wants it.
-std::string problem_of(const std::string& model) {
+// Reads the headers of local files at the start, so that a broken one is reported before a request wants it. Throws
+// nothing that a file causes; empty: the model can probably be loaded.
+std::string problem_of(const std::string& model, ThreadPool& pool) {
   std::error_code error;
   if (!std::filesystem::exists(model, error)) return "";
   try {
-    find_architecture(*open_weights(model));
+    const auto source = open_weights(model);
+    const DeclaredModel declared(*source, pool);
+    if (!has_tokenizer(*source)) load_tokenizer(*source);  // says what is missing
     return "";
   } catch (const Error& e) {
     return e.what();
@@ -118,8 +121,9 @@ std::string problem_of(const std::string& model) {
 
 void set_models(ServeOptions& o, const std::vector<NamedModel>& models, std::shared_ptr<ThreadPool>& pool) {
   size_t broken = 0;
+  ThreadPool one_thread(1);
   for (const NamedModel& model : models) {
-    const std::string problem = problem_of(model.model);
+    const std::string problem = problem_of(model.model, one_thread);
     const bool in_cascade = !o.cascade.models.empty() && o.server.models.size() < 2;
     if (in_cascade && !problem.empty()) fail(ErrorKind::BadFile, "--cascade: {}", problem);
     if (!problem.empty() && ++broken == models.size()) fail(ErrorKind::BadFile, "{}", problem);

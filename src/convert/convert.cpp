@@ -12,30 +12,12 @@
 #include "convert/architecture_keys.h"
 #include "convert/metadata.h"
 #include "convert/tokenizer_metadata.h"
+#include "engine/declared_model.h"
 #include "formats/tensor_encoder.h"
 #include "hardware/detect.h"
-#include "kernels/kernel_set.h"
-#include "models/model.h"
 
 namespace millrace {
 namespace {
-
-// The model as its architecture declares it: names, pieces and sizes of all tensors. No weight is read.
-struct DeclaredModel {
-  DeclaredModel(const WeightSource& source, const std::shared_ptr<ThreadPool>& pool)
-      : device(open_device({.threads = pool->size()})),
-        ops(cpu_kernels(), *device, *pool, nullptr, {}),
-        weights(source, ops),
-        model(find_architecture(source).make(source, weights, state)) {
-    weights.check_all_used();
-  }
-
-  std::unique_ptr<Device> device;
-  Ops ops;
-  Weights weights;
-  StateLayout state;
-  std::unique_ptr<Model> model;
-};
 
 // A tensor of the file with everything that writing it needs.
 struct Output {
@@ -51,7 +33,7 @@ class Conversion {
         recipe_(recipe),
         keeps_mxfp4_(keeps_mxfp4),
         architecture_(gguf_architecture(source)),
-        declared_(source, pool),
+        declared_(source, *pool),
         model_{source, declared_.model->config(), declared_.weights.declared(), architecture_},
         fusion_(adapter, declared_.weights, *declared_.model),
         computed_(rope_tensors(model_)) {

@@ -64,9 +64,10 @@ def bytes_of_one(server):
 
 def test_models_are_loaded_when_they_are_asked_for(folder, answers):
     with Server(folder, *SMALL) as server:
-        assert states(server) == {"broken": "failed", "golden": "unloaded", "one": "unloaded", "two": "unloaded"}
-        [warned] = server.events("message")
-        assert warned["level"] == "warning" and "broken cannot be loaded" in warned["message"]
+        assert states(server) == {"broken": "failed", "golden": "failed", "one": "unloaded", "two": "unloaded"}
+        warned = server.events("message")
+        assert [line["level"] for line in warned] == ["warning"] * 2
+        assert "broken cannot be loaded" in warned[0]["message"] and "golden cannot be loaded" in warned[1]["message"]
         assert all(line.startswith("{") for line in server.log), server.log
         made = chat(server, "two")[2]
         assert made["model"] == "two" and made["choices"][0]["message"]["content"] == answers["two"]
@@ -116,6 +117,22 @@ def test_a_broken_file_is_named_and_the_others_serve(several):
     assert headers["Retry-After"]
     assert "broken.gguf" in listed(several)["broken"]["problem"]
     assert chat(several, "one")[0] == 200
+
+
+def test_broken_files_are_found_at_the_start(tmp_path):
+    good = write_tiny_model(tmp_path / "good.gguf").read_bytes()
+    reasons = {"alien": "lxama", "cut": "cut.gguf", "lacks": "blk.1.ffn_up.weight"}
+    (tmp_path / "alien.gguf").write_bytes(good.replace(b"llama", b"lxama", 1))
+    (tmp_path / "cut.gguf").write_bytes(good[:len(good) // 2])
+    (tmp_path / "lacks.gguf").write_bytes(good.replace(b"blk.1.ffn_up.weight", b"blk.1.ffn_xp.weight"))
+    with Server(tmp_path, *SMALL) as server:
+        assert states(server) == {"good": "unloaded", **{name: "failed" for name in reasons}}
+        warned = [line["message"] for line in server.events("message")]
+        assert len(warned) == len(reasons), "one line each"
+        for name, reason in reasons.items():
+            assert reason in listed(server)[name]["problem"]
+            assert sum(line.startswith(name + " cannot be loaded: ") for line in warned) == 1
+        assert server.get("/health/ready")[0] == 200 and chat(server, "good")[0] == 200
 
 
 def test_a_mended_file_loads(tmp_path, answers):
