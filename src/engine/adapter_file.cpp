@@ -276,6 +276,27 @@ AdapterFile read_gguf_adapter(const fs::path& path) {
 
 }  // namespace
 
+namespace {
+
+// The modules of ChatGLM's own code as transformers names them.
+void rename_chatglm(std::string& name) {
+  if (name == "embedding.word_embeddings") name = "embed_tokens";
+  if (name == "output_layer") name = "lm_head";
+  constexpr std::string_view kEncoder = "encoder.";
+  if (!name.starts_with("encoder.layers.")) return;
+  name.erase(0, kEncoder.size());
+  const std::pair<std::string_view, std::string_view> renamed[] = {
+      {".self_attention.query_key_value", ".self_attn.qkv_proj"},
+      {".self_attention.dense", ".self_attn.o_proj"},
+      {".mlp.dense_h_to_4h", ".mlp.gate_up_proj"},
+      {".mlp.dense_4h_to_h", ".mlp.down_proj"}};
+  for (const auto& [own, usual] : renamed) {
+    if (name.ends_with(own)) name.replace(name.size() - own.size(), own.size(), usual);
+  }
+}
+
+}  // namespace
+
 std::string plain_module(std::string_view name) {
   if (constexpr std::string_view kPrefix = "base_model.model."; name.starts_with(kPrefix))
     name.remove_prefix(kPrefix.size());
@@ -288,6 +309,7 @@ std::string plain_module(std::string_view name) {
     }
   }
   std::string plain(name);
+  rename_chatglm(plain);
   const std::pair<std::string_view, std::string_view> usual[] = {{".block_sparse_moe.", ".mlp."},
                                                                  {".shared_expert.", ".shared_experts."}};
   for (const auto& [from, to] : usual) {

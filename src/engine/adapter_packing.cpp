@@ -86,14 +86,27 @@ class Packing {
     const bool embedding = site.is_embedding();
     PackedAdapter::Layer layer{.site = index};
     Floats a, b;
-    int32_t column = 0;
-    for (const LinearPart& part : site.parts) {
-      const auto found = pairs_.find({name_of(part, embedding), -1});
-      if (found != pairs_.end() && found->second->embedding == embedding) {
-        add_part(*found->second, site, part, column, layer.weights, a, b);
-        pairs_.erase(found);
+    const auto take = [&](const std::vector<LinearPart>& parts) {
+      int32_t column = 0;
+      std::string taken;  // name of the last one
+      for (const LinearPart& part : parts) {
+        const auto found = pairs_.find({name_of(part, embedding), -1});
+        if (found != pairs_.end() && found->second->embedding == embedding) {
+          add_part(*found->second, site, part, column, layer.weights, a, b);
+          taken = found->first.first;
+          pairs_.erase(found);
+        }
+        column += static_cast<int32_t>(part.rows);
       }
-      column += static_cast<int32_t>(part.rows);
+      return taken;
+    };
+    if (const std::string taken = take(site.parts); !taken.empty()) {
+      for (const LinearPart& part : site.other_parts) {
+        if (const std::string other = name_of(part, false); pairs_.contains({other, -1}))
+          fail(ErrorKind::BadFile, "{}: changes '{}' and '{}', which share rows", file_.origin, taken, other);
+      }
+    } else {
+      take(site.other_parts);
     }
     if (layer.weights.parts == 0) return;
     layer.a = store(a);

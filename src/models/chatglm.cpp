@@ -6,7 +6,7 @@
 namespace millrace {
 namespace {
 
-// Tensor names of ChatGLM's own code and of transformers.
+// Tensor names of ChatGLM's own code and of transformers, whose folders have q, k and v apart.
 struct Names {
   std::string embedding, layer, qkv, out, attention_norm, post_attention_norm, feed_norm, post_feed_norm, gate_up, down,
       norm, head;
@@ -25,7 +25,7 @@ const Names kOriginal{"transformer.embedding.word_embeddings.weight",
                       "transformer.output_layer.weight"};
 const Names kRewritten{"model.embed_tokens.weight",
                        "model.layers.{}.",
-                       "",
+                       "self_attn.qkv_proj.weight",
                        "self_attn.o_proj.weight",
                        "input_layernorm.weight",
                        "post_self_attn_layernorm.weight",
@@ -78,13 +78,13 @@ std::unique_ptr<Model> make_chatglm(const WeightSource& source, Weights& w, Stat
     DecoderLayer& layer = model->add_bare_layer(state);
     layer.window = 0;
     layer.attention_norm = at.vector({"attn_norm.weight", hf.attention_norm}, c.hidden);
-    const TensorName fused{"attn_qkv.weight", hf.qkv};
-    if (at.has(fused)) {
-      layer.attention.qkv = at.linear({{fused, c.qkv_dim()}}, c.hidden);
-      layer.attention.out = at.linear({{{"attn_output.weight", hf.out}, c.hidden}}, c.q_dim());
-    } else {
-      layer.attention = load_attention(at, c);
-    }
+    const std::vector<LinearPart> whole{{{"attn_qkv.weight", hf.qkv}, c.qkv_dim()}};
+    const std::vector<LinearPart> apart{{{"attn_q.weight", "self_attn.q_proj.weight"}, c.q_dim()},
+                                        {{"attn_k.weight", "self_attn.k_proj.weight"}, c.kv_dim()},
+                                        {{"attn_v.weight", "self_attn.v_proj.weight"}, c.kv_dim()}};
+    const bool fused = at.has(whole[0].name);
+    layer.attention.qkv = at.linear(fused ? whole : apart, c.hidden, fused ? apart : whole);
+    layer.attention.out = at.linear({{{"attn_output.weight", hf.out}, c.hidden}}, c.q_dim());
     layer.post_attention_norm = at.optional_vector({"post_attention_norm.weight", hf.post_attention_norm}, c.hidden);
     layer.feed_norm = at.vector({"ffn_norm.weight", hf.feed_norm}, c.hidden);
     layer.feed.gate_up = at.gate_up({{{"ffn_up.weight", hf.gate_up}, 2 * c.feed_forward}}, c.hidden, model->activation);

@@ -227,14 +227,15 @@ void Weights::add_ungated(Linear& linear) {
   linear.apart = &apart;
 }
 
-void Weights::add_site(Linear& linear, const std::vector<LinearPart>& parts) {
-  if (parts.size() > LoraWeights::kMostParts) return;
+void Weights::add_site(Linear& linear, const std::vector<LinearPart>& parts, std::vector<LinearPart> other_parts) {
+  const size_t most = std::max(parts.size(), other_parts.size());
+  if (most > LoraWeights::kMostParts) return;
   linear.site = static_cast<int>(sites_.size());
-  linear.site_parts = static_cast<int>(parts.size());
-  sites_.push_back({&linear, parts, linear.k});
+  linear.site_parts = static_cast<int>(most);
+  sites_.push_back({.linear = &linear, .parts = parts, .k = linear.k, .other_parts = std::move(other_parts)});
 }
 
-const Linear* Weights::linear(const std::vector<LinearPart>& parts, int64_t k) {
+const Linear* Weights::linear(const std::vector<LinearPart>& parts, int64_t k, std::vector<LinearPart> other_parts) {
   constexpr size_t kMostStreamed = size_t{512} << 20;  // two stages hold a whole layer
   const size_t unit = next_unit();
   // The streamed layer and its parts are declared first: callers take the last ones to be the layer's own.
@@ -270,7 +271,7 @@ const Linear* Weights::linear(const std::vector<LinearPart>& parts, int64_t k) {
     if (millrace::streamed_bytes(*streamed) > kMostStreamed) drop_streamed(linear);
   }
   if (linear.on_host) put_on_host(linear.bias);
-  add_site(linear, parts);
+  add_site(linear, parts, std::move(other_parts));
   return &linear;
 }
 
@@ -379,9 +380,11 @@ const TensorInfo* Weights::Layer::find(const TensorName& name) const {
   return weights_.source_.find(weights_.resolve(below(name)));
 }
 
-const Linear* Weights::Layer::linear(std::vector<LinearPart> parts, int64_t k) {
-  for (auto& part : parts) part.name = below(part.name);
-  return weights_.linear(parts, k);
+const Linear* Weights::Layer::linear(std::vector<LinearPart> parts, int64_t k, std::vector<LinearPart> other_parts) {
+  for (auto* list : {&parts, &other_parts}) {
+    for (auto& part : *list) part.name = below(part.name);
+  }
+  return weights_.linear(parts, k, std::move(other_parts));
 }
 
 const Grouped* Weights::Layer::experts(Grouped settings, GroupSources sources, std::vector<LinearPart> parts,

@@ -64,7 +64,8 @@ class Weights {
   const WeightSource& source() const { return source_; }
   bool has(const TensorName& name) const;
   // Biases are found under the weights' names with ".bias"; a part without bias gets zeros.
-  const Linear* linear(const std::vector<LinearPart>& parts, int64_t k);
+  // `other_parts`: as other exporters divide the same rows; adapters know the layer by them, too.
+  const Linear* linear(const std::vector<LinearPart>& parts, int64_t k, std::vector<LinearPart> other_parts = {});
   // gate and up, as two parts or as one. If a kernel supports it, the layer computes act(gate) * up itself
   // (Linear::gated).
   const Linear* gate_up(const std::vector<LinearPart>& parts, int64_t k, Activation activation);
@@ -112,6 +113,7 @@ class Weights {
     int64_t k = 0;
     const Grouped* grouped = nullptr;  // each expert has the parts
     LinearPart whole = {};             // of experts(); the order of this and of the parts is that of Hugging Face
+    std::vector<LinearPart> other_parts = {};  // of linear(); empty: none
     bool is_embedding() const { return linear == nullptr && grouped == nullptr; }
   };
   std::span<const Site> sites() const { return sites_; }
@@ -223,7 +225,7 @@ class Weights {
   bool can_stay_in_file(const Grouped& grouped, const GroupSources& sources) const;
   const LinearLayout* choose_grouped_layout(const Grouped& grouped, bool in_file) const;
   bool on_device(const Linear& linear) const { return on_device() && !linear.on_host; }
-  void add_site(Linear& linear, const std::vector<LinearPart>& parts);
+  void add_site(Linear& linear, const std::vector<LinearPart>& parts, std::vector<LinearPart> other_parts);
   void add_ungated(Linear& linear);
   void add_ungated(Grouped& grouped);
   bool can_gate(const Linear& linear, Activation activation) const;
@@ -259,7 +261,7 @@ class Weights::Layer {
   Layer(Weights& weights, int64_t index, const TensorName& prefix_pattern);
   bool has(const TensorName& name) const { return weights_.has(below(name)); }
   const TensorInfo* find(const TensorName& name) const;  // null: the file lacks it
-  const Linear* linear(std::vector<LinearPart> parts, int64_t k);
+  const Linear* linear(std::vector<LinearPart> parts, int64_t k, std::vector<LinearPart> other_parts = {});
   const Linear* gate_up(std::vector<LinearPart> parts, int64_t k, Activation activation);
   const Grouped* experts(Grouped settings, Weights::GroupSources sources, std::vector<LinearPart> parts,
                          LinearPart whole = {});
