@@ -55,13 +55,14 @@ WeightView AdapterFusion::fused(const std::string& gguf, const std::vector<Weigh
   }
   const Delta& delta = deltas_.at(gguf);
   const LoraWeights::Part& part = delta.part;
-  const LoraWeights& weights = delta.layer->weights;
-  const auto* all_a = reinterpret_cast<const float*>(packed_.bytes.data() + delta.layer->a);
-  const auto* all_b = reinterpret_cast<const float*>(packed_.bytes.data() + delta.layer->b) + part.at;
+  const LoraWeights weights = delta.layer->at(packed_.bytes.data());
+  const auto* all_a = reinterpret_cast<const float*>(weights.a);
+  const auto* all_b = reinterpret_cast<const float*>(weights.b) + part.at;
   threads.parallel_for(whole.rows, 16, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       float* to = values + i * whole.cols;
-      const int64_t expert = delta.embedding ? 0 : i / delta.rows;
+      const int64_t expert = delta.embedding ? 0 : weights.place_of(i / delta.rows);
+      if (expert < 0) continue;
       const int64_t row = delta.embedding ? i : delta.first + i % delta.rows;
       const float *a = all_a + expert * weights.a_step, *b = all_b + expert * weights.b_step;
       for (int64_t j = 0; j < part.rank; ++j) {

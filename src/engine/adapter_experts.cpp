@@ -136,13 +136,29 @@ void add_pair(const AdapterPair& pair, const ExpertChange& change, const LoraWei
       is_flat ? unstacked(pair, n, k, origin) : Factors{read_matrix(pair.a, origin), read_matrix(pair.b, origin)};
   const int64_t count = pair.expert < 0 ? pair.experts : 1, first = std::max<int64_t>(pair.expert, 0);
   for (int64_t e = 0; e < count; ++e) {
-    std::copy_n(&factors.a[size_t(e * rank * k)], rank * k,
-                &to.a[size_t((first + e) * to.weights.a_step + part.first * k)]);
+    const int64_t place = to.place.empty() ? first + e : to.place[size_t(first + e)];
+    std::copy_n(&factors.a[size_t(e * rank * k)], rank * k, &to.a[size_t(place * to.weights.a_step + part.first * k)]);
     const auto b = factors.b.begin() + e * n * rank;
     Floats columns = transposed(in_order({b, b + n * rank}, rank, change.stored_by), n, rank);
     scale(columns, pair.scale, pair.module, origin);
-    std::copy(columns.begin(), columns.end(), to.b.begin() + (first + e) * to.weights.b_step + part.at);
+    std::copy(columns.begin(), columns.end(), to.b.begin() + place * to.weights.b_step + part.at);
   }
+}
+
+// Numbers the experts that some change has a pair for; empty: all are changed.
+std::vector<int32_t> places_of(std::span<const ExpertChange> changes, int64_t experts) {
+  std::vector<int32_t> places(static_cast<size_t>(experts), -1);
+  for (const ExpertChange& change : changes) {
+    for (const AdapterPair* pair : change.pairs) {
+      if (pair->expert < 0) return {};
+      places[static_cast<size_t>(pair->expert)] = 0;
+    }
+  }
+  int32_t count = 0;
+  for (int32_t& place : places) {
+    if (place == 0) place = count++;
+  }
+  return count == experts ? std::vector<int32_t>() : places;
 }
 
 }  // namespace
@@ -166,8 +182,11 @@ PackedExperts pack_experts(std::span<const ExpertChange> changes, int64_t expert
     w.b_step += rank * change.rows;
   }
   w.a_step = w.rank * k;
-  packed.a.resize(static_cast<size_t>(experts * w.a_step));
-  packed.b.resize(static_cast<size_t>(experts * w.b_step));
+  packed.place = places_of(changes, experts);
+  const int64_t changed =
+      packed.place.empty() ? experts : *std::max_element(packed.place.begin(), packed.place.end()) + 1;
+  packed.a.resize(static_cast<size_t>(changed * w.a_step));
+  packed.b.resize(static_cast<size_t>(changed * w.b_step));
   for (size_t i = 0; i < changes.size(); ++i) {
     for (const AdapterPair* pair : changes[i].pairs) add_pair(*pair, changes[i], w.part[i], k, origin, packed);
   }

@@ -51,6 +51,7 @@ bool is_before_0_19_1(const std::string& peft_version);
 struct PackedExperts {
   LoraWeights weights;
   Floats a, b;
+  std::vector<int32_t> place;  // LoraWeights::place; empty: all experts have matrices
 };
 PackedExperts pack_experts(std::span<const ExpertChange> changes, int64_t experts, int64_t k,
                            const std::string& origin);

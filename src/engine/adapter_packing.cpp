@@ -1,7 +1,6 @@
 #include "engine/adapter_packing.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <map>
 
@@ -147,6 +146,7 @@ class Packing {
       packed_.rank = std::max<int64_t>(packed_.rank, packed.weights.part[i].rank);
     const size_t a = store(packed.a), b = store(packed.b);
     packed_.layers.push_back({index, packed.weights, a, b});
+    if (!packed.place.empty()) packed_.layers.back().place = append(std::as_bytes(std::span(packed.place)));
   }
 
   void check(const AdapterPair& pair, const Weights::Site& site, const LinearPart& part) const {
@@ -215,17 +215,16 @@ class Packing {
 
   // Appends the values in the format of the kernels and returns their offset.
   size_t store(const Floats& values) {
+    if (format_ == DType::F32) return append(std::as_bytes(std::span(values)));
+    std::vector<uint16_t> halves;
+    halves.reserve(values.size());
+    for (const float value : values) halves.push_back(format_ == DType::F16 ? f32_to_f16(value) : f32_to_bf16(value));
+    return append(std::as_bytes(std::span(halves)));
+  }
+  size_t append(std::span<const std::byte> values) {
     const size_t at = packed_.bytes.size();
-    packed_.bytes.resize(at + Arena::padded(row_bytes(format_, std::ssize(values))));
-    std::byte* to = packed_.bytes.data() + at;
-    if (format_ == DType::F32) {
-      std::memcpy(to, values.data(), values.size() * sizeof(float));
-      return at;
-    }
-    for (size_t i = 0; i < values.size(); ++i) {
-      const uint16_t half = format_ == DType::F16 ? f32_to_f16(values[i]) : f32_to_bf16(values[i]);
-      std::memcpy(to + i * sizeof half, &half, sizeof half);
-    }
+    packed_.bytes.resize(at + Arena::padded(values.size()));
+    std::copy(values.begin(), values.end(), packed_.bytes.begin() + static_cast<long>(at));
     return at;
   }
 
@@ -238,6 +237,14 @@ class Packing {
 };
 
 }  // namespace
+
+LoraWeights PackedAdapter::Layer::at(const std::byte* memory) const {
+  LoraWeights placed = weights;
+  placed.a = memory + a;
+  placed.b = memory + b;
+  if (place) placed.place = reinterpret_cast<const int32_t*>(memory + *place);
+  return placed;
+}
 
 PackedAdapter pack_adapter(const AdapterFile& file, const Weights& weights, const Model& model, DType format) {
   return Packing(file, weights, model, format).run();

@@ -1,6 +1,7 @@
 // Maps an adapter's matrices to the layers of a model and packs them as the ops read them (kernels/lora).
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,8 +13,12 @@ namespace millrace {
 struct PackedAdapter {
   struct Layer {
     int site = 0;
-    LoraWeights weights;  // a and b: offsets in `bytes` until the adapter lies in device memory
+    LoraWeights weights;  // a, b and place: offsets in `bytes` until the adapter lies in device memory
     size_t a = 0, b = 0;
+    std::optional<size_t> place = {};
+
+    // With its matrices in a copy of `bytes`.
+    LoraWeights at(const std::byte* memory) const;
   };
   std::string origin;
   std::vector<std::byte> bytes;

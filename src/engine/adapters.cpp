@@ -68,10 +68,7 @@ void Adapters::place(const std::string& name, const PackedAdapter& packed) {
   std::byte* base = adapter->memory->take(packed.bytes.size());
   device_.memory().write(base, packed.bytes.data(), packed.bytes.size());
   for (const PackedAdapter::Layer& layer : packed.layers) {
-    LoraWeights weights = layer.weights;
-    weights.a = base + layer.a;
-    weights.b = base + layer.b;
-    write(layer.site, adapter->slot, weights);
+    write(layer.site, adapter->slot, layer.at(base));
     count_site(layer.site, 1);
     adapter->sites.push_back(layer.site);
   }

@@ -133,6 +133,23 @@ TEST(LoraMemory, ThePlanHoldsTheAdaptersThatAreGivenAtLoad) {
   EXPECT_EQ(lines["adapters"], static_cast<int64_t>(adapter->bytes));
 }
 
+TEST(LoraMemory, ExpertsThatAnAdapterDoesNotChangeTakeNone) {
+  const auto runner = load_for_adapters(goldens_folder() / "qwen3_moe", {.exact = true, .context = 64, .rows = 64});
+  const PackedAdapter some = runner->rank().read_adapter(loras_folder() / "qwen3_moe_some");  // three experts of six
+  int layers = 0;
+  for (const PackedAdapter::Layer& layer : some.layers) {
+    if (runner->rank().weights().sites()[static_cast<size_t>(layer.site)].grouped == nullptr) continue;
+    ++layers;
+    ASSERT_TRUE(layer.place);
+    const LoraWeights placed = layer.at(some.bytes.data());
+    EXPECT_EQ(std::vector<int32_t>(placed.place, placed.place + 6), (std::vector<int32_t>{0, -1, 1, -1, -1, 2}));
+    EXPECT_EQ(layer.b - layer.a, Arena::padded(size_t(3 * placed.a_step) * sizeof(float)));
+  }
+  EXPECT_EQ(layers, 4);
+  const PackedAdapter all = runner->rank().read_adapter(loras_folder() / "qwen3_moe_experts");
+  for (const PackedAdapter::Layer& layer : all.layers) EXPECT_FALSE(layer.place);
+}
+
 std::vector<int32_t> generate(Engine& engine, std::vector<Request> requests, std::vector<int32_t>* cached = nullptr) {
   std::map<RequestId, std::vector<int32_t>> answers;
   std::map<RequestId, int32_t> from_cache;

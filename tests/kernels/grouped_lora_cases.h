@@ -15,6 +15,7 @@ struct GroupedLoraCase {
   bool sum = false;
   Spread spread = Spread::Even;
   bool runs = false;  // neighbouring rows have the same adapter, as in a prompt
+  bool some = false;  // an adapter changes only some experts
 };
 
 inline std::vector<GroupedLoraCase> grouped_lora_cases() {
@@ -28,6 +29,9 @@ inline std::vector<GroupedLoraCase> grouped_lora_cases() {
       {"many rows, a sum", 90, 8, 4, 128, {520}, {{16}, {33}, {64}}, true},
       {"a prompt", 133, 8, 2, 96, {48, 48}, {{8, 8}, {24, 0}}, false, Spread::FewExperts, true},
       {"a prompt, a sum", 133, 8, 2, 96, {72}, {{8}, {24}}, true, Spread::OneExpert, true},
+      {"some experts", 60, 8, 2, 72, {40, 40}, {{4, 4}, {0, 9}, {0, 0}, {3, 0}}, false, Spread::Even, false, true},
+      {"some experts, a sum", 60, 8, 3, 128, {72}, {{8}, {24}}, true, Spread::Even, false, true},
+      {"a prompt, some experts", 133, 8, 2, 96, {48, 48}, {{8, 8}, {24, 0}}, false, Spread::FewExperts, true, true},
       {"the largest rank", 9, 3, 2, 96, {40, 24}, {{256, 256}, {1, 256}}},
   };
 }
@@ -60,7 +64,11 @@ class GroupedLoraBatch {
   }
 
   // With the matrices at `memory`, a copy of `bytes`.
-  std::vector<LoraWeights> table_at(const std::byte* memory) const { return lora_table(weights, offsets, memory); }
+  std::vector<LoraWeights> table_at(const std::byte* memory) const {
+    std::vector<LoraWeights> table = lora_table(weights, offsets, memory);
+    for (size_t i = 0; i < places.size(); ++i) table[i].place = reinterpret_cast<const int32_t*>(memory + places[i]);
+    return table;
+  }
 
   GroupedLoraOp::Problem problem;
   TestRouting routing;
@@ -68,6 +76,7 @@ class GroupedLoraBatch {
   std::vector<std::byte> bytes;
   std::vector<LoraWeights> weights;
   std::vector<std::pair<size_t, size_t>> offsets;  // of A and B in `bytes`
+  std::vector<size_t> places;                      // LoraWeights::place in `bytes`; empty: all experts are changed
   std::vector<int32_t> adapters;
 
  private:
@@ -85,9 +94,23 @@ class GroupedLoraBatch {
       w.b_step += int64_t{ranks[p]} * c.columns[p];
     }
     w.a_step = w.rank * c.k;
-    const size_t first = add_random(problem.format, c.experts * w.a_step, random, bytes);
-    offsets.emplace_back(first, add_random(problem.format, c.experts * w.b_step, random, bytes));
+    const int64_t changed = c.some ? add_places(c.experts, random) : c.experts;
+    const size_t first = add_random(problem.format, changed * w.a_step, random, bytes);
+    offsets.emplace_back(first, add_random(problem.format, changed * w.b_step, random, bytes));
     weights.push_back(w);
+  }
+
+  // Every other expert is changed, in an order of its own. Returns their number.
+  int64_t add_places(int64_t experts, Random& random) {
+    std::vector<int32_t> place(static_cast<size_t>(experts), -1);
+    const auto changed = static_cast<int32_t>((experts + 1) / 2);
+    const int32_t turn = random.below(changed);
+    for (int32_t i = 0; i < changed; ++i) place[static_cast<size_t>(2 * i)] = (i + turn) % changed;
+    places.push_back(bytes.size());
+    const auto* from = reinterpret_cast<const std::byte*>(place.data());
+    bytes.insert(bytes.end(), from, from + place.size() * sizeof(int32_t));
+    bytes.resize((bytes.size() + 127) / 128 * 128);
+    return changed;
   }
 };
 

@@ -15,8 +15,8 @@ namespace millrace {
 namespace HWY_NAMESPACE {
 namespace {
 
-const std::byte* of_expert(DType format, const std::byte* matrices, int64_t step, int64_t expert) {
-  return matrices + row_bytes(format, expert * step);
+const std::byte* of_expert(DType format, const std::byte* matrices, int64_t step, int64_t place) {
+  return matrices + row_bytes(format, place * step);
 }
 
 // A x of the pairs order[first] .. order[last - 1], up to kTile, for rows [begin, end) of A.
@@ -37,8 +37,9 @@ void shrink_tile(const GroupedLoraOp::Args& args, int64_t first, int64_t last, i
       out[same] = inner + pair * stride;
     }
     first += same;
-    if (w == nullptr) continue;
-    const std::byte* a = of_expert(format, w->a, w->a_step, expert - routing.first);
+    const int64_t place = w == nullptr ? -1 : w->place_of(expert - routing.first);
+    if (place < 0) continue;
+    const std::byte* a = of_expert(format, w->a, w->a_step, place);
     shrink_rows<format>(x, same, a, args.x.cols, begin, std::min<int64_t>(end, w->rank), out);
   }
 }
@@ -49,8 +50,10 @@ void expand(const GroupedLoraOp::Args& args, int64_t pair, int64_t begin, int64_
   const LoraWeights* w = args.of_pair(pair);
   const int64_t expert = args.routing.chosen[pair] - args.routing.first;
   if (w == nullptr || expert < 0 || expert >= args.routing.groups) return;
+  const int64_t place = w->place_of(expert);
+  if (place < 0) return;
   const float scale = args.sum ? args.routing.weights[pair] : 1;
-  expand_parts<format>(*w, of_expert(format, w->b, w->b_step, expert), inner, scale, begin, end, y);
+  expand_parts<format>(*w, of_expert(format, w->b, w->b_step, place), inner, scale, begin, end, y);
 }
 
 template <DType format>

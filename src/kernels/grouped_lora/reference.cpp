@@ -22,8 +22,10 @@ class ReferenceGroupedLora final : public Kernel<GroupedLoraOp> {
       const LoraWeights* found = a.of_pair(pair);
       if (found == nullptr || expert < 0 || expert >= a.routing.groups) continue;
       LoraWeights own = *found;
-      own.a += expert * own.a_step * bytes;
-      own.b += expert * own.b_step * bytes;
+      const int64_t place = own.place_of(expert);
+      if (place < 0) continue;
+      own.a += place * own.a_step * bytes;
+      own.b += place * own.b_step * bytes;
       constexpr int32_t kOnly = 0;
       LoraOp::reference()->run({.format = a.format,
                                 .x = a.x.rows_from(a.x_row(pair), 1),

@@ -37,6 +37,10 @@ struct LoraWeights {
   // Of the experts of a mixture, which have the same parts (kernels/grouped_lora): elements from one expert's matrices
   // to the next one's.
   int64_t a_step = 0, b_step = 0;
+  // Which of these matrices are an expert's, by expert; -1: it has none. In device memory; null: all have, in order.
+  const int32_t* place = nullptr;
+  // Host only.
+  int64_t place_of(int64_t expert) const { return place == nullptr ? expert : place[expert]; }
 };
 
 // The matrices of an adapter; null: it has none. Host only.

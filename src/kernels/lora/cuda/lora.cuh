@@ -24,11 +24,13 @@ struct LoraMatrices {
   __device__ bool operator==(const LoraMatrices& other) const { return w == other.w && a == other.a; }
 };
 
-// Those of an adapter for expert `expert`; none if the adapter does not change the layer.
+// Those of an adapter for expert `expert`; none if the adapter does not change the layer or the expert.
 template <class T>
 __device__ LoraMatrices<T> lora_matrices(const LoraWeights* table, int adapter, int64_t expert) {
   const LoraWeights* w = adapter >= 0 ? table + adapter : nullptr;
   if (w == nullptr || w->a == nullptr) return {};
+  if (w->place != nullptr) expert = w->place[expert];
+  if (expert < 0) return {};
   return {w, reinterpret_cast<const T*>(w->a) + expert * w->a_step,
           reinterpret_cast<const T*>(w->b) + expert * w->b_step};
 }
