@@ -47,8 +47,8 @@ LoadOptions load_options(const millrace_model_options& o) {
   load.kv_tokens = o.kv_tokens;
   load.logit_rows = std::max<int64_t>(o.sequences, kRowsWithLogits);
   load.batch_invariant = o.batch_invariant != 0;
-  load.adapters = o.load_loras != 0;
   load.adapter_files = lora_files(o);
+  load.adapters = o.load_loras != 0 || !load.adapter_files.empty();
   return load;
 }
 

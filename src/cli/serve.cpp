@@ -75,7 +75,7 @@ LoadedModel load(const ServeOptions& o, const std::string& model, size_t index, 
                  const MakeRoom& make_room, bool in_cascade = false) {
   ModelOptions one = o.model;
   one.model = model;
-  one.loras.clear();  // the server loads adapters
+  one.loras.clear();  // they are of several models
   auto source = open_model(one);
   LoadedModel loaded;
   find_architecture(*source);  // an unknown one explains more than a missing tokenizer
@@ -87,9 +87,10 @@ LoadedModel load(const ServeOptions& o, const std::string& model, size_t index, 
   options.batch_invariant = o.batch_invariant;
   options.logit_rows = std::max<int64_t>(o.sequences, kScoredRows);
   const DraftSource drafts = open_drafts(o.draft, one, source, options);
-  const auto is_ours = [&](const ServedAdapter& adapter) { return adapter.model == index; };
-  options.adapters =
-      !o.server.lora_dir.empty() || std::any_of(o.server.adapters.begin(), o.server.adapters.end(), is_ours);
+  options.adapters = !o.server.lora_dir.empty();  // clients may load others
+  for (const ServedAdapter& adapter : o.server.adapters) {
+    if (adapter.model == index) options.adapter_files.push_back({adapter.name, adapter.path});
+  }
   options.pool = pool;
   const auto plan = [&] { return std::make_unique<Runner>(source, options); };
   loaded.runner = plan();

@@ -172,7 +172,8 @@ class Ops {
   };
 
   bool adapts(int site) const {
-    return !row_adapters_.empty() && site >= 0 && (is_dry() || adapters_->used[static_cast<size_t>(site)] != 0);
+    if (row_adapters_.empty() || site < 0) return false;
+    return (is_dry() ? adapters_->planned : adapters_->used)[static_cast<size_t>(site)] != 0;
   }
   void add_adapters(Matrix x, const Linear& linear, Matrix y);
   void add_adapters(Matrix x, const Grouped& grouped, const Routing& routing, Matrix y);

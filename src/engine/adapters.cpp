@@ -12,6 +12,14 @@ Adapters::Adapters(Device& device, bool enabled, size_t sites, DType format)
     : device_(device), enabled_(enabled), users_(enabled ? sites : 0) {
   table_.format = format;
   table_.used.resize(users_.size());
+  table_.planned.resize(users_.size(), 1);
+}
+
+void Adapters::expect_only(std::span<const std::pair<std::string, PackedAdapter>> adapters) {
+  std::fill(table_.planned.begin(), table_.planned.end(), 0);
+  for (const auto& [name, packed] : adapters) {
+    for (const PackedAdapter::Layer& layer : packed.layers) table_.planned[static_cast<size_t>(layer.site)] = 1;
+  }
 }
 
 size_t Adapters::table_bytes(size_t sites) { return sites * AdapterTable::kSlots * sizeof(LoraWeights); }
@@ -30,7 +38,12 @@ void Adapters::allocate() {
 
 PackedAdapter Adapters::read(const std::filesystem::path& path, const Weights& weights, const Model& model) const {
   if (!enabled_) fail(ErrorKind::Usage, "the model was loaded without adapters");
-  return pack_adapter(read_adapter(path), weights, model, table_.format);
+  PackedAdapter packed = pack_adapter(read_adapter(path), weights, model, table_.format);
+  for (const PackedAdapter::Layer& layer : packed.layers) {
+    if (table_.planned[static_cast<size_t>(layer.site)] == 0)
+      fail(ErrorKind::Usage, "{}: changes layers that no adapter given at load changes", packed.origin);
+  }
+  return packed;
 }
 
 void Adapters::write(int site, int32_t slot, const LoraWeights& weights) {

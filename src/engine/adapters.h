@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,8 +30,10 @@ struct Adapter {
 
 class Adapters {
  public:
-  // `enabled`: steps were planned for adapters.
+  // `enabled`: steps are planned for adapters.
   Adapters(Device& device, bool enabled, size_t sites, DType format);
+  // No others will come: steps are planned for the layers that these change. read() refuses adapters of other layers.
+  void expect_only(std::span<const std::pair<std::string, PackedAdapter>> adapters);
 
   // What the ops read; null if adapters are not enabled.
   const AdapterTable* table() const { return enabled_ ? &table_ : nullptr; }

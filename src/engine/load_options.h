@@ -62,7 +62,8 @@ struct LoadOptions {
   // CPU only: writes the whole KV cache once at load. Otherwise the operating system zeroes memory at the first write,
   // up to 2 MB for the keys and values of each layer, and a step during generation can take 100 ms.
   bool populate_kv = false;
-  // Low-rank adapters (engine/adapters.h). `adapters`: steps may use some that are loaded later.
+  // Low-rank adapters (engine/adapters.h). `adapters`: steps may use some that are loaded later, so buffers are set
+  // aside for any layer; otherwise only for the layers that `adapter_files` change.
   struct AdapterPath {
     std::string name, path;
   };

@@ -101,6 +101,7 @@ void Rank::plan(const WeightSource& source) {
   ops_->use_adapters(adapters_->table());
   given_adapters_.clear();
   for (const auto& [name, path] : options_.adapter_files) given_adapters_.emplace_back(name, read_adapter(path));
+  if (options_.adapters && !more_adapters_) adapters_->expect_only(given_adapters_);
 
   const DType fast_kv = ops_->working() == DType::F32 ? DType::F16 : ops_->working();
   // The state of a model that pools holds one step's keys and values, so f32 costs little memory.
@@ -131,6 +132,7 @@ size_t Rank::weight_bytes() const { return weights_->packed_bytes() + weights_->
 
 void Rank::open(const WeightSource& source) {
   const IsaSet isa = allowed_isa(options_.isa);
+  more_adapters_ = options_.adapters;
   options_.adapters |= !options_.adapter_files.empty();
   if (options_.pool != nullptr) options_.threads = options_.pool->size();  // plans are made for the threads that run
   device_ = open_device({options_.device, options_.threads, options_.measure, isa});

@@ -129,6 +129,7 @@ class Rank {
   std::unique_ptr<Model> model_;
   std::unique_ptr<Adapters> adapters_;
   std::vector<std::pair<std::string, PackedAdapter>> given_adapters_;  // by name, until load()
+  bool more_adapters_ = false;                                         // others may come after them
   MemoryPlan plan_;
   Activations activations_;
   std::unique_ptr<StateCache> state_, dry_state_;  // dry_state_ has the shapes and no memory

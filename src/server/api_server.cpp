@@ -63,7 +63,14 @@ void ApiServer::make_pool() {
 ModelLoader ApiServer::with_adapters(size_t model, ModelLoader load) {
   return [this, model, load = std::move(load)](const MakeRoom& make_room) {
     LoadedModel loaded = load(make_room);
-    for (const ServedAdapter& adapter : adapters_.of_model(model)) place(adapter, *loaded.runner);
+    Adapters& present = loaded.runner->rank().adapters();  // those of the command line
+    for (const auto& adapter : present.all()) {
+      if (!adapters_.find(adapter->name)) present.remove(adapter->name);  // a client unloaded it
+    }
+    for (const ServedAdapter& adapter : adapters_.of_model(model)) {
+      const auto found = present.find(adapter.name);
+      if (found == nullptr || found->origin != adapter.path) place(adapter, *loaded.runner);
+    }
     return loaded;
   };
 }

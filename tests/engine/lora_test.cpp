@@ -133,6 +133,38 @@ TEST(LoraMemory, ThePlanHoldsTheAdaptersThatAreGivenAtLoad) {
   EXPECT_EQ(lines["adapters"], static_cast<int64_t>(adapter->bytes));
 }
 
+// Buffers of experts' adapters are large: their rows are all pairs of a step.
+TEST(LoraMemory, BuffersAreOfTheLayersThatTheGivenAdaptersChange) {
+  const fs::path model = goldens_folder() / "qwen3_moe", adapter = loras_folder() / "qwen3_moe";  // no experts
+  const ExpectedRows expected = read_rows(adapter);
+  const auto length = static_cast<int32_t>(expected.tokens.size());
+  LoadOptions options{
+      .threads = 2, .exact = true, .context = length, .rows = length, .logit_rows = length, .block_size = 16};
+  options.adapter_files = {{"a", adapter.string()}};
+  const auto only = load(model.string(), options);
+  options.adapters = true;
+  const auto any = load(model.string(), options);
+  const auto line = [](const Runner& runner, const std::string& what) {
+    for (const auto& one : runner.memory().lines) {
+      if (one.what == what) return one.bytes;
+    }
+    return int64_t{0};
+  };
+  for (const char* what : {"activations", "workspace"}) EXPECT_LT(line(*only, what), line(*any, what)) << what;
+  only->rank().tables().usual_adapter = only->rank().adapters().find("a")->slot;
+  double largest = 0, error = 0;
+  const auto rows = all_logits(*only, expected.tokens, length);
+  for (size_t i = 0; i < expected.logits.size(); ++i) {
+    const double want = expected.logits[i], got = rows[i / rows[0].size()][i % rows[0].size()];
+    largest = std::max(largest, std::abs(want));
+    error = std::max(error, std::abs(got - want));
+  }
+  EXPECT_LE(error / largest, 1e-4);
+  EXPECT_NO_THROW(only->rank().read_adapter(adapter));
+  EXPECT_THROW(only->rank().read_adapter(loras_folder() / "qwen3_moe_experts"), Error);
+  EXPECT_NO_THROW(any->rank().read_adapter(loras_folder() / "qwen3_moe_experts"));
+}
+
 TEST(LoraMemory, ExpertsThatAnAdapterDoesNotChangeTakeNone) {
   const auto runner = load_for_adapters(goldens_folder() / "qwen3_moe", {.exact = true, .context = 64, .rows = 64});
   const PackedAdapter some = runner->rank().read_adapter(loras_folder() / "qwen3_moe_some");  // three experts of six
