@@ -19,7 +19,8 @@ GroupedLinearProblem Ops::problem_of(const Grouped& g, int64_t rows) const {
           .gated = g.gated,
           .sum = g.sum,
           .invariant = options_.batch_invariant,
-          .all_groups = g.all_groups > w.groups ? g.all_groups : 0};
+          .all_groups = g.all_groups > w.groups ? g.all_groups : 0,
+          .by_head = g.of_heads};
 }
 
 // Dry passes plan the buckets of the batch's rows. A layer with several rows for each of them (one for each head) may

@@ -146,7 +146,18 @@ struct GroupedCase {
   Precision precision = Precision::Fast;
 
   GroupedLinearProblem problem(const LinearLayout& layout) const {
-    return {format, layout.name(), precision, groups, n, k, rows, per_row, x, gated, sum};
+    return {.format = format,
+            .layout = layout.name(),
+            .precision = precision,
+            .groups = groups,
+            .n = n,
+            .k = k,
+            .rows = rows,
+            .per_row = per_row,
+            .x = x,
+            .gated = gated,
+            .sum = sum,
+            .by_head = spread == Spread::ByHead};
   }
   GroupedLinearArgs args(Matrix input, const GroupedWeights* weights, const float* biases, const Routing& routing,
                          Matrix y) const {
@@ -263,7 +274,7 @@ int check(const GroupedCase& c, const TestExperts& all, Random& random, ThreadPo
       EXPECT_TRUE(first.spare_is_untouched());
       EXPECT_LE(first.distance(task.expected), task.tolerance());
       EXPECT_TRUE(first.same_bits(second));
-      if (c.groups > 1) {  // two devices that hold some of the groups each
+      if (c.groups > 1 && c.spread != Spread::ByHead) {  // two devices that hold some of the groups each
         TestMatrix parts = task.before;
         const GpuCopy gpu_y(parts, task.y_type());
         const int64_t cut = 1 + random.below(static_cast<int>(c.groups) - 1);
@@ -323,6 +334,28 @@ TEST_P(CudaGroupedLinear, AllForms) {
       c->bias = r.rows % 2 == 0;
       c->activation = static_cast<Activation>((&r - routed) % 6);
       EXPECT_GT(check(*c, experts, random, pool_), 0);
+    }
+  }
+}
+
+// The products of latent attention: DeepSeek's, GLM's and MiniCPM3's sizes, and outputs that end inside of a block.
+TEST(CudaGroupedLinearOfHeads, EveryBatch) {
+  ThreadPool pool(8);
+  Random random;
+  SCOPED_TRACE("seed " + std::to_string(random.seed()));
+  struct Sizes {
+    int64_t heads, n, k;
+  };
+  for (const auto& [heads, n, k] :
+       {Sizes{16, 512, 128}, Sizes{16, 128, 512}, Sizes{5, 512, 192}, Sizes{40, 256, 64}, Sizes{3, 72, 256}}) {
+    for (const DType format : {DType::BF16, DType::F16}) {
+      GroupedCase c{format, format, heads, heads, 1, n, k, Spread::ByHead, false, false, false};
+      const TestExperts matrices = experts_of(c, random);
+      for (const int64_t rows : {1, 3, 8, 9, 16, 31, 64, 65, 130}) {
+        c.rows = rows * heads;
+        c.bias = rows == 3;
+        EXPECT_GT(check(c, matrices, random, pool), 2);
+      }
     }
   }
 }

@@ -9,7 +9,7 @@
 
 namespace millrace {
 
-enum class Spread : uint8_t { Even, OneExpert, FewExperts };
+enum class Spread : uint8_t { Even, OneExpert, FewExperts, ByHead };  // ByHead: row r chooses r % groups
 
 // Owns the arrays of a Routing.
 class TestRouting {
@@ -26,6 +26,7 @@ class TestRouting {
     for (int64_t row = 0; row < rows; ++row) {
       std::vector<int32_t> choice(experts.begin(), experts.begin() + among);
       random.shuffle(choice);
+      if (spread == Spread::ByHead) choice = {static_cast<int32_t>(row % groups)};
       for (int64_t i = 0; i < per_row; ++i) {
         chosen_[static_cast<size_t>(row * per_row + i)] = choice[static_cast<size_t>(i)];
         weights_[static_cast<size_t>(row * per_row + i)] = random.normal();

@@ -35,6 +35,7 @@ struct GroupedLinearProblem {
   bool sum = false;
   bool invariant = false;  // one linear kernel for every number of rows; `rows` still bounds the workspace
   int64_t all_groups = 0;  // that rows choose among, if the problem has only `groups` of them; 0: all
+  bool by_head = false;    // row r chooses group r % groups (kernels/head_routing)
 
   friend bool operator==(const GroupedLinearProblem&, const GroupedLinearProblem&) = default;
   GroupedLinearProblem bucketed() const;  // rounds rows up to their bucket; a bucket shares one plan

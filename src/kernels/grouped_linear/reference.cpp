@@ -115,9 +115,10 @@ GroupedLinearProblem GroupedLinearProblem::bucketed() const {
 
 std::string to_string(const GroupedLinearProblem& p) {
   const std::string part = p.all_groups > p.groups ? fmt::format(" of={}", p.all_groups) : "";
-  return fmt::format("grouped_linear {} {} {} {}x{}x{} rows={} per_row={} x={}{}{}{}{}", name(p.format), p.layout,
+  return fmt::format("grouped_linear {} {} {} {}x{}x{} rows={} per_row={} x={}{}{}{}{}{}", name(p.format), p.layout,
                      p.precision == Precision::Exact ? "exact" : "fast", p.groups, p.n, p.k, p.rows, p.per_row,
-                     name(p.x), p.gated ? " gated" : "", p.sum ? " sum" : "", p.invariant ? " invariant" : "", part);
+                     name(p.x), p.gated ? " gated" : "", p.sum ? " sum" : "", p.invariant ? " invariant" : "", part,
+                     p.by_head ? " by_head" : "");
 }
 
 }  // namespace millrace

@@ -4,7 +4,7 @@
 namespace millrace {
 
 KernelList<GroupedLinearOp> GroupedLinearOp::cuda() {
-  KernelList<GroupedLinearOp> all{cuda_grouped_pairs()};
+  KernelList<GroupedLinearOp> all{cuda_grouped_heads(), cuda_grouped_pairs()};
   for (const auto* kernel : cuda_grouped_tiles()) all.push_back(kernel);
   for (const auto* kernel : cuda_grouped_packed()) all.push_back(kernel);
   all.push_back(cuda_grouped_packed_pairs());

@@ -10,6 +10,7 @@
 
 namespace millrace {
 
+const Kernel<GroupedLinearOp>* cuda_grouped_heads();                         // 16-bit weights of heads, decodes
 const Kernel<GroupedLinearOp>* cuda_grouped_pairs();                         // 16-bit weights, few tokens
 std::span<const Kernel<GroupedLinearOp>* const> cuda_grouped_tiles();        // 16-bit weights
 std::span<const Kernel<GroupedLinearOp>* const> cuda_grouped_packed();       // quantized weights
