@@ -25,6 +25,12 @@ double recurrence_us(const Work& work, DType inputs, const Hardware& h) {
   return least_us(work, matrix_units ? h.ceilings.bf16_gflops : h.ceilings.f32_gflops, h);
 }
 
+template <class Problem>
+double attention_gflops(const Problem& p, const Hardware& h) {
+  const bool matrix_units = h.device == DeviceKind::Cuda && p.precision == Precision::Fast && p.kv != DType::F32;
+  return matrix_units ? h.ceilings.bf16_gflops : h.ceilings.f32_gflops;
+}
+
 }  // namespace
 
 Work work_of(const LinearProblem& p) {
@@ -89,13 +95,10 @@ double roof_us(const GroupedLinearProblem& p, const Hardware& h) {
   return least_us(work_of(p), peak_gops(p.format, p.precision, h.ceilings), h);
 }
 
-double roof_us(const AttentionProblem& p, const Hardware& h) {
-  const bool matrix_units = h.device == DeviceKind::Cuda && p.precision == Precision::Fast && p.kv != DType::F32;
-  return least_us(work_of(p), matrix_units ? h.ceilings.bf16_gflops : h.ceilings.f32_gflops, h);
-}
+double roof_us(const AttentionProblem& p, const Hardware& h) { return least_us(work_of(p), attention_gflops(p, h), h); }
 
 double roof_us(const LatentPromptOp::Problem& p, const Hardware& h) {
-  return least_us(work_of(p), h.ceilings.f32_gflops, h);
+  return least_us(work_of(p), attention_gflops(p, h), h);
 }
 
 double roof_us(const CausalConvOp::Args& a, const Hardware& h) {

@@ -85,6 +85,14 @@ LatentPromptOp::Problem problem_of(const Pass& p, const LatentSizes& s, const Kv
           .context = int64_t{slice.past} + slice.rows};
 }
 
+// The tables of a GPU, from a slice on.
+SliceTables tables_from(SliceTables tables, size_t slice) {
+  if (tables.slices == nullptr) return tables;
+  tables.slices += slice;
+  tables.pages += static_cast<int64_t>(slice) * tables.page_stride;
+  return tables;
+}
+
 // A calibration observes scores of absorbed queries.
 bool is_materialised(Pass& p, const LatentSizes& s, int state, const SequenceSlice& slice) {
   if (slice.rows == 1 || slice.drafts || p.observes_scores()) return false;
@@ -229,8 +237,10 @@ Matrix latent_attention_block(Pass& p, const LatentAttention& a, const Normed& x
                              .value_dim = s.value,
                              .keys = &a.absorb->weights,
                              .values = &a.to_value->weights};
-  for (const SequenceSlice& slice : p.batch.sequences.subspan(forms.absorbed)) {
+  for (size_t i = forms.absorbed; i < p.batch.sequences.size(); ++i) {
+    const SequenceSlice& slice = p.batch.sequences[i];
     chunk.attention.sequences = {&slice, 1};
+    chunk.attention.tables = tables_from(p.batch.tables, i);
     p.ops.latent_prompt(problem_of(p, s, chunk.attention.kv, slice), chunk);
   }
   return attended;

@@ -159,6 +159,9 @@ void Pass::attend_written(int state, Matrix q, const AttentionSettings& s, Matri
 void Pass::attend_written(int state, Matrix q, const AttentionSettings& s, Matrix out, size_t sequences) {
   AttentionArgs args = attention_args(state, q, s, out);
   args.sequences = args.sequences.first(sequences);
+  args.tables.longest_slice = 0;  // of these: kernels launch for it
+  for (const SequenceSlice& slice : args.sequences)
+    args.tables.longest_slice = std::max(args.tables.longest_slice, slice.rows);
   if (scores != nullptr && !scores->phi.empty()) args.phi = scores->phi[static_cast<size_t>(state)];
   if (observes_scores()) ops.score_range({args, scores->observed + int64_t{state} * s.heads});
   ops.attention(args);

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "hardware/detect.h"
-#include "models/golden.h"
+#include "models/latent_forms.h"
 
 namespace millrace {
 namespace {
@@ -25,23 +25,6 @@ std::unique_ptr<Runner> load_form(const std::string& model, const std::string& f
                       .rows = rows,
                       .logit_rows = rows,
                       .block_size = 16});
-}
-
-// Whether steps inside `work` ran latent_prompt.
-template <class Work>
-bool materialises(Runner& runner, const Work& work) {
-  OpTimes times;
-  runner.ops().observe(Ops::Mode::Measure, &times);
-  work();
-  runner.ops().observe(Ops::Mode::Run);
-  return std::any_of(times.entries.begin(), times.entries.end(),
-                     [](const auto& entry) { return entry.op == LatentPromptOp::kName; });
-}
-
-std::vector<std::string> files_of(const Golden& golden) {
-  std::vector<std::string> files{golden.folder.string()};
-  if (golden.has_gguf) files.push_back((golden.folder / "model.gguf").string());
-  return files;
 }
 
 class LatentFormsTest : public testing::TestWithParam<Golden> {};
@@ -75,28 +58,12 @@ TEST_P(LatentFormsTest, ShareAStep) {
   auto absorbed = load_form(GetParam().folder.string(), "absorbed", length);
   const auto alone = all_logits(*absorbed, tokens, length);
   auto runner = load_form(GetParam().folder.string(), materialised, 3 * length);
-  struct Part {
-    int32_t past, rows;
-  };
-  const Part parts[] = {{29, 1}, {7, 12}, {0, length - 1}};
-  std::vector<BlockTable> tables;
-  StepBatch step(3 * length, 3, 3 * length);
-  const auto add = [&](size_t i, int32_t past, int32_t rows) {
-    step.add(std::span(tokens).subspan(past, rows), past, length, tables[i].pages(), StepBatch::Logits::All);
-  };
-  for (size_t i = 0; i < std::size(parts); ++i) {
-    tables.push_back(runner->state().new_table(length));
-    ASSERT_TRUE(tables[i].reserve(length));
-    if (parts[i].past > 0) add(i, 0, parts[i].past);
-  }
-  runner->forward(step.batch());
-  step.clear();
-  for (size_t i = 0; i < std::size(parts); ++i) add(i, parts[i].past, parts[i].rows);
+  const std::vector<StepPart> parts{{29, 1}, {7, 12}, {0, length - 1}};
   Matrix logits;
-  EXPECT_TRUE(materialises(*runner, [&] { logits = runner->forward(step.batch()); }));
+  EXPECT_TRUE(materialises(*runner, [&] { logits = forward_parts(*runner, tokens, parts); }));
   double difference = 0, largest = 0;
   int64_t row = 0;
-  for (const Part& part : parts) {
+  for (const StepPart& part : parts) {
     for (int32_t i = 0; i < part.rows; ++i, ++row) {
       const auto& want = alone[static_cast<size_t>(part.past + i)];
       for (size_t j = 0; j < want.size(); ++j) {
@@ -108,16 +75,6 @@ TEST_P(LatentFormsTest, ShareAStep) {
   }
   ASSERT_EQ(row, logits.rows);
   EXPECT_LE(difference / largest, 1e-4);
-}
-
-std::vector<Golden> latent_goldens() {
-  std::vector<Golden> some;
-  for (const Golden& golden : all_goldens()) {
-    for (const char* architecture : {"deepseek", "glm4_moe_lite", "minicpm3"}) {
-      if (golden.name.starts_with(architecture)) some.push_back(golden);
-    }
-  }
-  return some;
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, LatentFormsTest, testing::ValuesIn(latent_goldens()),

@@ -5,17 +5,15 @@
 #include <limits>
 
 #include "base/error.h"
-#include "kernels/latent_prompt/latent_prompt.h"
+#include "kernels/kernel_set.h"
 
 namespace millrace {
 namespace {
 
 class AbsorbedForm final : public Kernel<LatentPromptOp> {
  public:
-  AbsorbedForm() : attention_(AttentionOp::cpu()) {}
-
   std::string_view name() const override { return "absorbed"; }
-  bool can_run(const Problem&, const Hardware& hardware) const override { return hardware.device == DeviceKind::Cpu; }
+  bool can_run(const Problem&, const Hardware&) const override { return true; }
 
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
     AttentionProblem attention{p.kv, p.precision, p.heads, 1, p.latent_dim + p.rotary_dim, p.latent_dim, p.block_size};
@@ -24,19 +22,21 @@ class AbsorbedForm final : public Kernel<LatentPromptOp> {
     attention.rows = p.rows;
     attention.context = p.context;
     double best = std::numeric_limits<double>::infinity();
-    for (const AttentionKernel* kernel : attention_) {
+    const bool on_cpu = hardware.device == DeviceKind::Cpu;
+    for (const AttentionKernel* kernel : (on_cpu ? cpu_kernels() : cuda_kernels()).of<AttentionOp>()) {
       if (kernel->can_run(attention, hardware)) best = std::min(best, kernel->estimate_us(attention, hardware));
     }
     // Queries into latent space, and its sums to values. Kernels of quantized weights are faster, but these products
     // are a small part.
     const double products = 2.0 * double(p.rows) * p.heads * p.latent_dim * (p.plain_dim + p.value_dim);
-    return best + products / (1e3 * hardware.ceilings.f32_gflops);
+    if (on_cpu) return best + products / (1e3 * hardware.ceilings.f32_gflops);
+    constexpr double kTwoLaunches = 8, kShareOfPeak = 0.5;
+    const bool exact = p.precision == Precision::Exact;
+    const double peak = exact ? hardware.ceilings.f32_gflops : kShareOfPeak * hardware.ceilings.bf16_gflops;
+    return best + kTwoLaunches + products / (1e3 * peak);
   }
 
   void run(const Args&, const Executor&) const override { MR_ASSERT(!"Ops runs the ops of the absorbed form"); }
-
- private:
-  const KernelList<AttentionOp> attention_;
 };
 
 int64_t power_of_two(int64_t n) { return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))); }

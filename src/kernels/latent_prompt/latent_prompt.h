@@ -26,8 +26,8 @@ struct LatentPromptOp {
     friend bool operator==(const Problem&, const Problem&) = default;
   };
   struct Args {
-    // As the absorbed form takes them, for one sequence; of q only the rotary parts are set. `out` is
-    // [rows, heads * value_dim].
+    // As the absorbed form takes them, for one sequence, whose tables come first; of q only the rotary parts are set.
+    // `out` is [rows, heads * value_dim]. GPU: heads begin at multiples of eight elements.
     AttentionArgs attention;
     Matrix plain;                            // [rows, ...]: plain part of head h's query begins at h * plain_stride
     int64_t plain_stride = 0;                // elements
@@ -36,9 +36,9 @@ struct LatentPromptOp {
     const GroupedWeights* values = nullptr;  // [heads][value, latent]
   };
 
-  // Ends with absorbed(). A GPU runs the absorbed form only.
+  // Both end with absorbed().
   static KernelList<LatentPromptOp> cpu();
-  static KernelList<LatentPromptOp> cuda() { return {}; }
+  static KernelList<LatentPromptOp> cuda();
   // Stands for the absorbed form in the ranking. That form is a chain of other ops, which Ops runs in its place.
   static const Kernel<LatentPromptOp>* absorbed();
 };

@@ -1,0 +1,155 @@
+// Materialised latent attention on the GPU against plain loops in double, in one piece and in many.
+#include <bit>
+
+#include "cuda/attention_batch.h"
+#include "kernels/latent_prompt/cuda/materialised.h"
+#include "kernels/latent_prompt_cases.h"
+
+namespace millrace {
+namespace {
+
+// A matrix for each head in GPU memory.
+class GpuHeads {
+ public:
+  GpuHeads(const TestExperts& heads, DType format, int count, int64_t n, int64_t k, const LinearLayout& layout,
+           ThreadPool& pool)
+      : stride_((layout.bytes(format, n, k) + 63) / 64 * 64), bytes_(stride_ * static_cast<size_t>(count)) {
+    for (int i = 0; i < count; ++i) {
+      std::byte* to = bytes_.data() + static_cast<size_t>(i) * stride_;
+      const WeightView head = heads.file_view(i);
+      layout.upload({&head, 1}, to, gpu_uploader(), pool);
+      data_.push_back(to);
+    }
+    weights_ = {format, count, n, k, &layout, data_, stride_};
+  }
+  const GroupedWeights& weights() const { return weights_; }
+
+ private:
+  size_t stride_;
+  GpuBytes bytes_;
+  std::vector<const std::byte*> data_;
+  GroupedWeights weights_;
+};
+
+// How much is expanded at a time, on a device of so many multiprocessors: few leave the heads in several groups.
+struct Portion {
+  size_t budget;
+  int cores;
+};
+std::vector<Portion> portions(const PromptCase& c) {
+  const size_t context = std::max<size_t>(128, std::bit_ceil(static_cast<size_t>(c.slice.past + c.slice.rows)));
+  const auto columns = static_cast<size_t>(c.plain + (c.value + 7) / 8 * 8),
+             row = static_cast<size_t>(c.latent + c.rotary);
+  return {{CudaMaterialised::kUsualBudget, 132},
+          {1, 132},
+          {1, 1},
+          {2 * 256 * (static_cast<size_t>(c.heads) * columns + row), 132},
+          {2 * context * (2 * columns + row), 1}};
+}
+
+// Queries, keys, values, weights and outputs each round once, to the coarsest of the types.
+double tolerance(const PromptCase& c, DType activations) {
+  const bool rounds_to_bf16 = c.kv == DType::BF16 || is_quantized(c.weights);
+  return 2 * (1 + c.spread()) * (rounding_of(activations) + rounding_of(rounds_to_bf16 ? DType::BF16 : DType::F16));
+}
+
+// Runs twice over one workspace, poisoned and then used, with a guard behind it: both must give the same bits.
+TestMatrix run(const CudaMaterialised& kernel, PromptBatch& batch, const GpuHeads& keys, const GpuHeads& values,
+               DType activations, const Hardware& hardware) {
+  constexpr size_t kGuard = 256;
+  const size_t bytes = kernel.workspace_bytes(batch.problem().bucketed(), hardware);
+  const GpuBytes workspace(std::vector<std::byte>(bytes + kGuard, std::byte{0xff}));
+  const GpuCopy plain(batch.plain(), activations);
+  TestMatrix out = batch.fresh_out(), again = out;
+  for (TestMatrix* result : {&out, &again}) {
+    GpuBatch on_device(batch.attention(), *result, activations);
+    on_device.skip(1);
+    kernel.run(batch.args(on_device.args(), plain.view(), keys.weights(), values.weights()),
+               {nullptr, workspace.data(), gpu().queue(), &hardware});
+    *result = on_device.read(*result);
+  }
+  EXPECT_TRUE(out.same_bits(again));
+  std::vector<std::byte> guard(kGuard);
+  gpu().memory().read(guard.data(), workspace.data() + bytes, kGuard);
+  EXPECT_EQ(guard, std::vector<std::byte>(kGuard, std::byte{0xff})) << "beyond the workspace";
+  for (int64_t row = 0; row < batch.first_row(); ++row) EXPECT_TRUE(std::isnan(out.at(row, 0))) << "a row of others";
+  return out;
+}
+
+int check(const PromptCase& c, DType activations) {
+  Random random;
+  SCOPED_TRACE(c.name + " " + std::string(name(activations)) + " seed " + std::to_string(random.seed()));
+  PromptBatch batch(c, random, 8, {70, 3});
+  round_to(batch.attention().q(), activations);
+  round_to(batch.plain(), activations);
+  TestMatrix expected = batch.expected();
+  ThreadPool pool(8);
+  int ran = 0;
+  for (const LinearLayout* layout : cuda_kernels().layouts) {
+    if (!layout->accepts(c.weights, c.latent, c.plain, gpu().hardware())) continue;
+    const GpuHeads keys(batch.keys(), c.weights, c.heads, c.latent, c.plain, *layout, pool);
+    const GpuHeads values(batch.values(), c.weights, c.heads, c.value, c.latent, *layout, pool);
+    for (const Portion& portion : portions(c)) {
+      const CudaMaterialised kernel(portion.budget);
+      Hardware hardware = gpu().hardware();
+      hardware.cores = portion.cores;
+      if (!kernel.can_run(batch.problem(), hardware)) continue;
+      EXPECT_GT(kernel.estimate_us(batch.problem(), hardware), 0);
+      TestMatrix out = run(kernel, batch, keys, values, activations, hardware);
+      EXPECT_LT(out.distance(expected, batch.first_row(), c.slice.rows), tolerance(c, activations))
+          << layout->name() << " budget " << portion.budget << " cores " << portion.cores;
+      ++ran;
+    }
+  }
+  return ran;
+}
+
+bool has_hopper() { return gpu().hardware().architecture == 90; }
+
+TEST(CudaLatentPrompt, MatchesPlainLoops) {
+  if (!has_hopper()) GTEST_SKIP() << "for Hopper only";
+  int others = 0;
+  for (const PromptCase& c : gpu_prompt_cases()) {
+    EXPECT_GT(check(c, DType::BF16), 0) << c.name;
+    EXPECT_GT(check(c, others++ % 2 == 0 ? DType::F16 : DType::F32), 0) << c.name;
+  }
+}
+
+// Shapes that do not fit are left to the absorbed form, which runs everything.
+TEST(CudaLatentPrompt, OtherShapesAreAbsorbed) {
+  const LatentPromptOp::Problem usual{DType::BF16, Precision::Fast, 16, 128, 64, 128, 512, 64, 512, 512};
+  const auto candidates = [](const LatentPromptOp::Problem& p) {
+    int count = 0;
+    for (const auto* kernel : LatentPromptOp::cuda()) count += kernel->can_run(p, gpu().hardware()) ? 1 : 0;
+    return count;
+  };
+  EXPECT_EQ(candidates(usual), has_hopper() ? 2 : 1);
+  std::vector<LatentPromptOp::Problem> others(7, usual);
+  others[0].kv = DType::F32;
+  others[1].precision = Precision::Exact;
+  others[2].plain_dim = 200;
+  others[3].plain_dim = 124;
+  others[4].rotary_dim = 128;
+  others[5].value_dim = 264;
+  others[6].latent_dim = 508;
+  for (const auto& problem : others) EXPECT_EQ(candidates(problem), 1) << to_string(problem);
+}
+
+// With the sizes of DeepSeek V2 Lite.
+TEST(CudaLatentPrompt, EstimatesPreferItForLongChunksOnly) {
+  if (!has_hopper()) GTEST_SKIP() << "for Hopper only";
+  const Hardware& hardware = gpu().hardware();
+  const auto prefers = [&](int64_t rows, int64_t context) {
+    const LatentPromptOp::Problem p{DType::BF16, Precision::Fast, 16, 128, 64, 128, 512, 64, rows, context};
+    return LatentPromptOp::cuda().front()->estimate_us(p, hardware) <
+           LatentPromptOp::absorbed()->estimate_us(p, hardware);
+  };
+  for (const int64_t context : {4096, 65536}) {
+    EXPECT_TRUE(prefers(2048, context)) << context;
+    EXPECT_FALSE(prefers(2, context)) << context;
+    EXPECT_FALSE(prefers(16, context)) << context;
+  }
+}
+
+}  // namespace
+}  // namespace millrace
