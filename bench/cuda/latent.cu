@@ -1,4 +1,6 @@
-// CUDA attention over latent rows (MLA) alone, bf16: microseconds of every kernel, TB/s of latent rows, TFLOP/s.
+// CUDA attention over latent rows (MLA) alone, bf16: microseconds of every kernel, TB/s of latent rows, TFLOP/s. Then
+// prompts in the materialised form, all of its steps, with the estimates of both forms. Absorbed prompts have two
+// grouped linear layers beside their attention.
 //
 //   latent [NAME]   only kernels whose names start with NAME
 #include <cstring>
@@ -6,19 +8,23 @@
 
 #include "harness.cuh"
 #include "kernels/attention/attention.h"
+#include "kernels/kernel_set.h"
+#include "kernels/latent_prompt/latent_prompt.h"
 
 namespace millrace::bench {
 namespace {
 
 constexpr int kKey = 576, kValue = 512, kPage = 64;
+constexpr int kPlain = 128, kRotary = 64, kHeadValue = 128;
 
 struct Shape {
   int heads, sequences, rows, context;
 };
-constexpr Shape kShapes[] = {{16, 1, 1, 1024},    {16, 1, 1, 4096},   {16, 1, 1, 32768},  {16, 8, 1, 1024},
-                             {16, 32, 1, 1024},   {16, 64, 1, 1024},  {16, 64, 1, 4096},  {16, 48, 1, 4096},
-                             {128, 1, 1, 4096},   {128, 8, 1, 4096},  {128, 64, 1, 4096}, {16, 1, 512, 1536},
-                             {16, 1, 2048, 2048}, {16, 8, 4, 1024},   {128, 1, 512, 512}};
+constexpr Shape kShapes[] = {{16, 1, 1, 1024},    {16, 1, 1, 4096},     {16, 1, 1, 32768},   {16, 8, 1, 1024},
+                             {16, 32, 1, 1024},   {16, 64, 1, 1024},    {16, 64, 1, 4096},   {16, 48, 1, 4096},
+                             {128, 1, 1, 4096},   {128, 8, 1, 4096},    {128, 64, 1, 4096},  {16, 1, 512, 1536},
+                             {16, 1, 2048, 2048}, {16, 8, 4, 1024},     {128, 1, 512, 512},  {16, 1, 512, 8192},
+                             {16, 1, 2048, 8192}, {16, 1, 2048, 32768}, {16, 1, 8192, 8192}, {128, 1, 2048, 8192}};
 
 class Layers {
  public:
@@ -70,11 +76,64 @@ class Layers {
   std::vector<SequenceSlice> slices_;
 };
 
-void time_shape(const Shape& s, std::string_view prefix) {
+Hardware h200() {
   Hardware hardware;
   hardware.device = DeviceKind::Cuda;
   hardware.architecture = 90;
   hardware.cores = 132;
+  hardware.ceilings.read_gbs = 4400;
+  hardware.ceilings.bf16_gflops = 750e3;
+  return hardware;
+}
+
+// A matrix for each head in the layout of bf16 weights: keys [latent, plain], values [value, latent].
+class Heads {
+ public:
+  Heads(int heads, int64_t n, int64_t k) : bytes_(static_cast<size_t>(heads * n * k * 2)) {
+    fill_random(bytes_.data(), DType::BF16, heads * n * k, 3);
+    const auto each = static_cast<size_t>(n * k * 2);
+    for (int i = 0; i < heads; ++i) data_.push_back(bytes_.as<std::byte>() + static_cast<size_t>(i) * each);
+    weights_ = {DType::BF16, heads, n, k, cuda_kernels().layouts.front(), data_, each};
+  }
+  const GroupedWeights* weights() const { return &weights_; }
+
+ private:
+  Buffer bytes_;
+  std::vector<const std::byte*> data_;
+  GroupedWeights weights_;
+};
+
+void time_materialised(const Shape& s, Layers& layers) {
+  const Hardware hardware = h200();
+  const auto& kernel = *LatentPromptOp::cuda().front();
+  LatentPromptOp::Problem problem{DType::BF16, Precision::Fast, s.heads, kPlain, kRotary, kHeadValue, kValue, kPage};
+  problem.rows = s.rows;
+  problem.context = s.context;
+  if (!kernel.can_run(problem, hardware)) return;
+  const Heads keys(s.heads, kValue, kPlain), values(s.heads, kHeadValue, kValue);
+  const int64_t width = int64_t{s.heads} * kPlain;
+  const Buffer plain(static_cast<size_t>(s.rows * width * 2));
+  fill_random(plain.data(), DType::BF16, s.rows * width, 4);
+  Buffer workspace(kernel.workspace_bytes(problem.bucketed(), hardware));
+  for (const bool overlap : {false, true}) {
+    const double us = time_in_graph(20, [&](CudaStream stream, int i) {
+      LatentPromptOp::Args args{.attention = layers.args(i)};
+      args.attention.out.cols = args.attention.out.stride = int64_t{s.heads} * kHeadValue;
+      args.plain = {DType::BF16, s.rows, width, width, plain.as<std::byte>()};
+      args.plain_stride = args.plain_dim = kPlain;
+      args.value_dim = kHeadValue;
+      args.keys = keys.weights();
+      args.values = values.weights();
+      kernel.run(args, {nullptr, workspace.as<std::byte>(), stream, &hardware, overlap});
+    });
+    std::printf("%4d heads %3d x %4d rows context %5d  %-22s %s %8.1f us, expected %.1f, absorbed %.1f\n", s.heads,
+                s.sequences, s.rows, s.context, std::string(kernel.name()).c_str(), overlap ? "overlap" : "alone  ", us,
+                kernel.estimate_us(problem, hardware), LatentPromptOp::absorbed()->estimate_us(problem, hardware));
+  }
+}
+
+void time_shape(const Shape& s, std::string_view prefix) {
+  const Hardware hardware = h200();
   Layers layers(s);
   const AttentionProblem problem = problem_of(layers.args(0)).bucketed();
   const double seen = double(s.context) - (s.rows - 1) / 2.0;
@@ -93,6 +152,7 @@ void time_shape(const Shape& s, std::string_view prefix) {
                   us, bytes / us * 1e-6, flops / us * 1e-6);
     }
   }
+  if (s.sequences == 1 && s.rows > 1) time_materialised(s, layers);
 }
 
 }  // namespace
