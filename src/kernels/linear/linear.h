@@ -77,7 +77,8 @@ struct LinearArgs {
   bool gated = false;           // the weights are gate and up: y = silu(gate) * up
   bool invariant = false;       // a row of y may not depend on the other rows of x
   // [k] or null. If set, x is the f32 residual stream, and the kernel first applies an RMS norm with these weights.
-  // Only for kernels with takes_along(). `normed` is scratch memory, [m, k], that they may use.
+  // Only for kernels with takes_along(). `normed` is scratch memory, [m, k], that they may use; those of a GPU for F32
+  // weights write the norm to it.
   const float* norm = nullptr;
   float epsilon = 0;
   Matrix normed;
