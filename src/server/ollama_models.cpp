@@ -144,7 +144,7 @@ void check_ollama_name(const ServedModel& model, const std::string& name) {
   const auto is = [&](const std::string& one) { return std::find(names.begin(), names.end(), one) != names.end(); };
   if (name.empty() || is(name) || is(without_latest(name))) return;
   if (model.find_adapter(without_latest(name)) != nullptr) return;
-  throw ApiError({404, fmt::format("model '{}' not found", name), "model", "model_not_found"});
+  throw ApiError({404, fmt::format("model '{}' not found", name.substr(0, 200)), "model", "model_not_found"});
 }
 
 void answer_ollama_tags(const std::shared_ptr<Call>& call, ApiContext& context) {
@@ -196,11 +196,21 @@ void answer_ollama_version(const std::shared_ptr<Call>& call, ApiContext&) {
   call->reply(Json{{"version", std::string(version())}});
 }
 
+namespace {
+
+void require_name(const OllamaNameRequest& r) {
+  if (r.model.empty()) fail_field("model", "missing_required_parameter", "'model' is required");
+}
+
+}  // namespace
+
 void answer_ollama_pull(const std::shared_ptr<Call>& call, ApiContext& context) {
   const OllamaNameRequest r = ollama_pull_fields().read(call->body());
+  require_name(r);
   const CatalogueEntry* entry = find_in_catalogue(without_latest(r.model));
   if (entry == nullptr) {
-    throw ApiError({404, fmt::format("'{}' is not a name that `millrace models` lists", r.model), "model", ""});
+    throw ApiError(
+        {404, fmt::format("'{}' is not a name that `millrace models` lists", r.model.substr(0, 200)), "model", ""});
   }
   context.downloads.post([call, entry, stream = r.stream, &models = context.models] {
     const auto cancelled = [&] { return call->exchange().gone() || models.closed(); };
@@ -216,6 +226,7 @@ void answer_ollama_pull(const std::shared_ptr<Call>& call, ApiContext& context) 
 
 void answer_ollama_delete(const std::shared_ptr<Call>& call, ApiContext& context) {
   const OllamaNameRequest r = ollama_show_fields().read(call->body());
+  require_name(r);
   const std::string name = without_latest(r.model);
   if (context.models.find(name)) {
     throw ApiError({409, fmt::format("model '{}' is served here and cannot be deleted", name), "model", ""});

@@ -93,8 +93,8 @@ void check_model(const Call& call, const ServedModel& model, const std::string& 
 }
 
 void throw_unknown_model(const std::string& name) {
-  throw ApiError({404, fmt::format("The model '{}' does not exist here; /v1/models has the list", name), "model",
-                  "model_not_found"});
+  throw ApiError({404, fmt::format("The model '{}' does not exist here; /v1/models has the list", name.substr(0, 200)),
+                  "model", "model_not_found"});
 }
 
 Service& ServedModel::service() const { return *service_; }

@@ -182,6 +182,26 @@ TEST_F(HttpSessionTest, WantsOneValidHost) {
   EXPECT_THAT(wire_->out, StartsWith("HTTP/1.0 200 "));
 }
 
+// What follows such a request must not be taken for the next one.
+TEST_F(HttpSessionTest, TakesNoOtherTransferCodingThanChunked) {
+  const std::string post = "POST / HTTP/1.1\r\nHost: h\r\n", body = "\r\n5\r\nhello\r\n0\r\n\r\n";
+  for (const auto& [codings, status] :
+       {std::pair("Transfer-Encoding: gzip\r\n", "400"), std::pair("Transfer-Encoding: gzip, chunked\r\n", "501"),
+        std::pair("Transfer-Encoding: chunked, chunked\r\n", "400"),
+        std::pair("Transfer-Encoding: identity\r\n", "400"), std::pair("Transfer-Encoding: \r\n", "400"),
+        std::pair("Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n", "501")}) {
+    connect();
+    send(post + codings + body + kPost);
+    EXPECT_THAT(wire_->out, StartsWith(std::string("HTTP/1.1 ") + status)) << codings;
+    EXPECT_TRUE(wire_->finished) << codings;
+    EXPECT_TRUE(seen_.empty()) << codings;
+  }
+  connect();
+  send(post + "Transfer-Encoding:  Chunked \r\n" + body);
+  ASSERT_EQ(seen_.size(), 1u);
+  EXPECT_EQ(seen_[0].body, "hello");
+}
+
 TEST_F(HttpSessionTest, LettersOfAnExpectationMayBeLarge) {
   send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nExpect: 100-Continue\r\n\r\n");
   EXPECT_THAT(wire_->out, StartsWith("HTTP/1.1 100 "));

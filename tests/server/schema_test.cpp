@@ -1,5 +1,6 @@
 #include "server/requests/schema.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/ascii.h"
@@ -112,6 +113,41 @@ TEST(Schema, NamesEveryWordThatWouldDo) {
       "'response_format.type' must be one of: text, json_object, json_schema, regex, grammar; 'xml' is not supported");
   EXPECT_EQ(message(start + "{}}"), "'response_format.type' is required");
   EXPECT_EQ(message(start + "3}"), "'response_format' must be of type object or null, but is of type number");
+}
+
+TEST(Schema, NamesWhatIsWrongWithTheClosestForm) {
+  const auto message = [](const Schema& schema, const std::string& value) {
+    try {
+      schema.check(parse_json(value), "it");
+    } catch (const ApiError& e) {
+      return e.problem().message;
+    }
+    return std::string("accepted");
+  };
+  const auto prompt = [&](const std::string& value) { return message(prompts_schema(), value); };
+  EXPECT_EQ(prompt(R"([1,2,"a"])"), "'it[2]' must be of type integer, but is of type string");
+  EXPECT_EQ(prompt(R"([[1,2],"a"])"), "'it[1]' must be of type array, but is of type string");
+  EXPECT_EQ(prompt("[]"), "'it' must have at least 1 item");
+  std::string many = "[";
+  for (int i = 0; i < 3000; ++i) many += "\"a\",";
+  EXPECT_THAT(prompt(many + "\"a\"]"), testing::ContainsRegex("'it' must have at most [0-9]+ items"));
+
+  const auto input = [&](const std::string& item) {
+    try {
+      responses_fields().read(parse_json("{\"input\":[" + item + "]}"));
+    } catch (const ApiError& e) {
+      return e.problem().message;
+    }
+    return std::string("accepted");
+  };
+  EXPECT_EQ(input(R"({"type":"message"})"), "'input[0].role' is required");
+  EXPECT_EQ(input(R"({"type":"message","role":"wizard","content":"x"})"),
+            "'input[0].role' must be one of: system, developer, user, assistant");
+  EXPECT_EQ(input(R"({"type":"message","role":"user"})"), "'input[0].content' is required");
+  EXPECT_EQ(input(R"({"type":"function_call"})"), "'input[0].call_id' is required");
+  EXPECT_THAT(input(R"({"type":"item_reference","id":"m"})"), testing::HasSubstr("function_call_output"));
+  EXPECT_THAT(input(R"({"type":"item_reference","id":"m"})"), testing::HasSubstr("'item_reference' is not supported"));
+  EXPECT_EQ(input("{}"), "'input[0].role' is required");
 }
 
 TEST(Schema, TemplatesSeePlainMessages) {

@@ -125,6 +125,16 @@ bool HttpSession::take_header() {
                             : "Host is invalid");
     return false;
   }
+  // The framing of other codings is unknown, and what follows would be taken for the next request (RFC 9112 6.1).
+  const auto codings = request.count(beast_http::field::transfer_encoding);
+  if (codings > 0) {
+    if (old_) keep_alive_ = false;
+    const auto coding = ascii_trim(view(request[beast_http::field::transfer_encoding]));
+    if (codings > 1 || !equal_ignoring_case(coding, "chunked")) {
+      refuse(request.chunked() ? 501 : 400, "the only Transfer-Encoding that this server takes is chunked");
+      return false;
+    }
+  }
   const auto length = message_->parser.content_length();
   const size_t body = length ? static_cast<size_t>(*length) : request.chunked() ? host_.limits.body : 0;
   if (host_.bodies + body > host_.limits.bodies) {

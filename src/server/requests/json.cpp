@@ -42,6 +42,7 @@ class Bounds {
 }  // namespace
 
 Json parse_json(std::string_view text, const JsonBounds& bounds) {
+  if (text.empty()) fail_request("the body is empty: send JSON");
   try {
     return Json::parse(text, Bounds(bounds));
   } catch (const Json::parse_error& e) {

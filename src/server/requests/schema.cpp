@@ -227,9 +227,13 @@ void Schema::check_bounds(const Json& value, const std::string& path) const {
                         : n.least_size == 0 && n.most_size == kNoLimit
                             ? 0
                             : count_characters(value.get_ref<const std::string&>());
-    const char* unit = n.type == Type::Array ? "items" : "characters";
-    if (size > n.most_size) refuse("invalid_value", fmt::format("of at most {} {}", n.most_size, unit));
-    if (size < n.least_size) refuse("invalid_value", fmt::format("of at least {} {}", n.least_size, unit));
+    const auto limit = [&](const char* which, size_t count) {
+      const char* unit = n.type == Type::Array ? "item" : "character";
+      fail_field(path, "invalid_value", "{} must have at {} {} {}{}", where(path), which, count, unit,
+                 count == 1 ? "" : "s");
+    };
+    if (size > n.most_size) limit("most", n.most_size);
+    if (size < n.least_size) limit("least", n.least_size);
   }
 }
 
@@ -252,11 +256,11 @@ void Schema::check_object(const Json& value, const std::string& path) const {
   }
 }
 
-// Throws the error of the closest form: one whose discriminating words match, and whose error is deepest in the value.
-// Of equals, a value of the right type is closer.
+// Throws the error of the closest form: one whose discriminating words match, whose list begins with the right type,
+// and whose error is deepest in the value. Of equals, a value of the right type is closer.
 void Schema::check_forms(const Json& value, const std::string& path) const {
   std::optional<ApiError> nearest;
-  std::tuple<bool, size_t, bool> nearness;
+  std::tuple<int, bool, size_t, bool> nearness;
   std::vector<std::string> types;
   for (const Schema& form : node_->forms) {
     const std::string type = type_name(form.node_->type);
@@ -266,40 +270,67 @@ void Schema::check_forms(const Json& value, const std::string& path) const {
     } catch (const ApiError& e) {
       const bool right_type = form.node_->type == Type::AnyOf || is_of(form.node_->type, value);
       const ApiProblem& problem = e.problem();
-      const std::tuple near(form.has_words_of(value), problem.param.size(), problem.code != "invalid_type");
+      const std::tuple near(form.words_in(value), form.begins_like(value), problem.param.size(),
+                            problem.code != "invalid_type");
       if (!right_type || (nearest && near <= nearness)) continue;
       nearest = e;
       nearness = near;
     }
   }
-  if (nearest && !std::get<0>(nearness)) check_words_of_forms(value, path);
+  if (nearest && std::get<0>(nearness) < 0) check_words_of_forms(value, path);
   if (nearest) throw *nearest;
   fail_field(path, "invalid_type", "{} must be of type {}, but is of type {}", where(path), fmt::join(types, " or "),
              value.type_name());
 }
 
-// Forms of objects differ in a required word, such as a type or a role.
-bool Schema::has_words_of(const Json& value) const {
-  return std::all_of(node_->properties.begin(), node_->properties.end(), [&](const Property& property) {
-    const std::vector<std::string>& words = property.schema.node_->words;
-    return words.empty() || !property.required ||
-           (value.contains(property.name) && std::any_of(words.begin(), words.end(), [&](const std::string& word) {
-              return value[property.name] == word;
-            }));
-  });
+// The words that a value may be, if it may be nothing else but null.
+std::vector<std::string> Schema::words() const {
+  if (node_->type != Type::AnyOf) return node_->words;
+  std::vector<std::string> all;
+  for (const Schema& form : node_->forms) {
+    if (form.node_->type == Type::Null) continue;
+    if (form.node_->words.empty()) return {};
+    all.insert(all.end(), form.node_->words.begin(), form.node_->words.end());
+  }
+  return all;
+}
+
+// Forms of objects differ in words, such as a type or a role. The number of those that match; -1: another one is there.
+int Schema::words_in(const Json& value) const {
+  int count = 0;
+  for (const Property& property : node_->properties) {
+    const std::vector<std::string> words = property.schema.words();
+    if (words.empty() || !value.contains(property.name) || value[property.name].is_null()) continue;
+    const auto is = [&](const std::string& word) { return value[property.name] == word; };
+    if (std::none_of(words.begin(), words.end(), is)) return -1;
+    ++count;
+  }
+  return count;
+}
+
+bool Schema::begins_like(const Json& value) const {
+  if (node_->type != Type::Array || !value.is_array() || value.empty()) return true;
+  const Node& item = *node_->forms[0].node_;
+  if (item.type != Type::AnyOf) return is_of(item.type, value[0]);
+  return std::any_of(item.forms.begin(), item.forms.end(),
+                     [&](const Schema& form) { return is_of(form.node_->type, value[0]); });
 }
 
 // No form's words match: the error lists all accepted words.
 void Schema::check_words_of_forms(const Json& value, const std::string& path) const {
-  std::map<std::string, std::vector<std::string>> words;  // by property name
-  for (const Schema& form : node_->forms) {
-    for (const Property& property : form.node_->properties) {
-      const std::vector<std::string>& more = property.schema.node_->words;
-      if (property.required) words[property.name].insert(words[property.name].end(), more.begin(), more.end());
+  std::map<std::string, std::vector<std::string>> words;  // by the name of a property that some form requires
+  for (const bool required : {true, false}) {
+    for (const Schema& form : node_->forms) {
+      for (const Property& property : form.node_->properties) {
+        const std::vector<std::string> own = property.schema.words();
+        if (own.empty() || property.required != required || (!required && !words.contains(property.name))) continue;
+        std::vector<std::string>& all = words[property.name];
+        all.insert(all.end(), own.begin(), own.end());
+      }
     }
   }
   for (const auto& [name, all] : words) {
-    if (!all.empty() && value.contains(name)) word(all).check(value[name], join(path, name));
+    if (value.contains(name)) word(all).check(value[name], join(path, name));
   }
 }
 

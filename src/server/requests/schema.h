@@ -47,7 +47,9 @@ class Schema {
   [[noreturn]] void refuse_unsupported(const std::string& path) const;
   void check_object(const Json& value, const std::string& path) const;
   void check_forms(const Json& value, const std::string& path) const;
-  bool has_words_of(const Json& value) const;
+  std::vector<std::string> words() const;
+  int words_in(const Json& value) const;
+  bool begins_like(const Json& value) const;
   void check_words_of_forms(const Json& value, const std::string& path) const;
   std::shared_ptr<const Node> node_;
 };
