@@ -77,6 +77,7 @@ __device__ void copy_plain(const Params& p, int64_t row, int i) {
 // ones copy their plain parts.
 __global__ void __launch_bounds__(kThreads) write_latent(const __grid_constant__ Params p) {
   wait_for_predecessors();
+  allow_dependents();  // not earlier: attention reads rows of earlier steps before it waits
   const int64_t row = blockIdx.x;
   if (blockIdx.y == 0) {
     write_row(p, row);
@@ -90,7 +91,6 @@ __global__ void __launch_bounds__(kThreads) write_latent(const __grid_constant__
     const int rotating = (p.heads * p.rotary + kThreads - 1) / kThreads * kThreads;
     if (i >= rotating) copy_plain(p, row, i - rotating);
   }
-  allow_dependents();  // last: attention reads pages before it waits
 }
 
 // Elements that a thread copies of a head's plain part.

@@ -22,7 +22,7 @@ inline DecodeParams latent_params(const AttentionArgs& a) {
   p.args.softcap = a.softcap;
   p.args.phi = a.phi;
   p.args.sinks = a.sinks;
-  p.args.early = true;  // tables are complete before the step, and latent_write lets no kernel start before its writes
+  p.args.early = true;  // tables are complete before the step; latent_write lets kernels start once it has waited
   p.sequences = static_cast<int>(a.sequences.size());
   p.kv_heads = 1;
   p.group = a.heads;

@@ -18,9 +18,10 @@
 namespace millrace {
 namespace {
 
-// Grid: (rank, tile, sequence).
+// Grid: (rank, tile, sequence). Registers and shared memory leave room for a block of the products by head before and
+// behind (grouped_linear/cuda/plain_heads.cu), so that both kernels request their data while the other one runs.
 template <class T, Softmax kSoftmax>
-__global__ void __launch_bounds__(FewTile::kThreads, 1) latent_few(const __grid_constant__ LatentFewParams w) {
+__global__ void __maxnreg__(136) latent_few(const __grid_constant__ LatentFewParams w) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(128) unsigned char shared[];
   const DecodeParams& p = w.decode;
@@ -46,7 +47,7 @@ __global__ void __launch_bounds__(FewTile::kThreads, 1) latent_few(const __grid_
   if (p.ranks > 1) asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
   const int chunks = s.end - s.begin;
   if (threadIdx.x >= FewTile::kMultiplying) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");  // for the other warps; three of these four do nothing
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");  // for the other warps; three of these four do nothing
     const bool feeds = threadIdx.x < FewTile::kMultiplying + 32;
     if (feeds) feed.run(s, 0);
     if (kSoftmax == Softmax::Unified && !__syncthreads_and(1) && feeds) feed.run(s, chunks);
@@ -55,7 +56,7 @@ __global__ void __launch_bounds__(FewTile::kThreads, 1) latent_few(const __grid_
     if (p.ranks > 1) asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
     return;
   }
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 192;");
   FewRows<T> rows(p, space, s);
   wait_for_predecessors();
   rows.bring_queries();
