@@ -1,6 +1,4 @@
 // Materialised latent attention on the GPU against plain loops in double, in one piece and in many.
-#include <bit>
-
 #include "cuda/attention_batch.h"
 #include "kernels/latent_prompt/cuda/materialised.h"
 #include "kernels/latent_prompt_cases.h"
@@ -31,20 +29,9 @@ class GpuHeads {
   GroupedWeights weights_;
 };
 
-// How much is expanded at a time, on a device of so many multiprocessors: few leave the heads in several groups.
-struct Portion {
-  size_t budget;
-  int cores;
-};
-std::vector<Portion> portions(const PromptCase& c) {
-  const size_t context = std::max<size_t>(128, std::bit_ceil(static_cast<size_t>(c.slice.past + c.slice.rows)));
-  const auto columns = static_cast<size_t>(c.plain + (c.value + 7) / 8 * 8),
-             row = static_cast<size_t>(c.latent + c.rotary);
-  return {{CudaMaterialised::kUsualBudget, 132},
-          {1, 132},
-          {1, 1},
-          {2 * 256 * (static_cast<size_t>(c.heads) * columns + row), 132},
-          {2 * context * (2 * columns + row), 1}};
+// How a chunk is cut: as usual, into pieces of 128 and of 256 positions, by heads, and by both.
+std::vector<LatentCut::Limits> cuts() {
+  return {{}, {.positions = 128}, {.positions = 256}, {.heads = 2}, {.heads = 1, .positions = 128}};
 }
 
 // Queries, keys, values, weights and outputs each round once, to the coarsest of the types.
@@ -55,17 +42,16 @@ double tolerance(const PromptCase& c, DType activations) {
 
 // Runs twice over one workspace, poisoned and then used, with a guard behind it: both must give the same bits.
 TestMatrix run(const CudaMaterialised& kernel, PromptBatch& batch, const GpuHeads& keys, const GpuHeads& values,
-               DType activations, const Hardware& hardware) {
+               DType activations) {
   constexpr size_t kGuard = 256;
-  const size_t bytes = kernel.workspace_bytes(batch.problem().bucketed(), hardware);
+  const size_t bytes = kernel.workspace_bytes(batch.problem().bucketed(), gpu().hardware());
   const GpuBytes workspace(std::vector<std::byte>(bytes + kGuard, std::byte{0xff}));
   const GpuCopy plain(batch.plain(), activations);
   TestMatrix out = batch.fresh_out(), again = out;
   for (TestMatrix* result : {&out, &again}) {
     GpuBatch on_device(batch.attention(), *result, activations);
     on_device.skip(1);
-    kernel.run(batch.args(on_device.args(), plain.view(), keys.weights(), values.weights()),
-               {nullptr, workspace.data(), gpu().queue(), &hardware});
+    kernel.run(batch.args(on_device.args(), plain.view(), keys.weights(), values.weights()), on_gpu(workspace.data()));
     *result = on_device.read(*result);
   }
   EXPECT_TRUE(out.same_bits(again));
@@ -89,15 +75,13 @@ int check(const PromptCase& c, DType activations) {
     if (!layout->accepts(c.weights, c.latent, c.plain, gpu().hardware())) continue;
     const GpuHeads keys(batch.keys(), c.weights, c.heads, c.latent, c.plain, *layout, pool);
     const GpuHeads values(batch.values(), c.weights, c.heads, c.value, c.latent, *layout, pool);
-    for (const Portion& portion : portions(c)) {
-      const CudaMaterialised kernel(portion.budget);
-      Hardware hardware = gpu().hardware();
-      hardware.cores = portion.cores;
-      if (!kernel.can_run(batch.problem(), hardware)) continue;
-      EXPECT_GT(kernel.estimate_us(batch.problem(), hardware), 0);
-      TestMatrix out = run(kernel, batch, keys, values, activations, hardware);
+    for (const LatentCut::Limits& limits : cuts()) {
+      const CudaMaterialised kernel(limits);
+      if (!kernel.can_run(batch.problem(), gpu().hardware())) continue;
+      EXPECT_GT(kernel.estimate_us(batch.problem(), gpu().hardware()), 0);
+      TestMatrix out = run(kernel, batch, keys, values, activations);
       EXPECT_LT(out.distance(expected, batch.first_row(), c.slice.rows), tolerance(c, activations))
-          << layout->name() << " budget " << portion.budget << " cores " << portion.cores;
+          << layout->name() << " heads " << limits.heads << " positions " << limits.positions;
       ++ran;
     }
   }

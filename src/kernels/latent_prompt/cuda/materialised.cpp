@@ -4,7 +4,6 @@
 #include "hardware/per_device.h"
 #include "kernels/cuda/convert.h"
 #include "kernels/cuda/cost.h"
-#include "kernels/latent_prompt/cuda/cut.h"
 #include "kernels/latent_prompt/cuda/steps.h"
 #include "kernels/linear/cuda/file_rows.h"
 
@@ -146,7 +145,7 @@ bool CudaMaterialised::can_run(const Problem& p, const Hardware& hardware) const
 }
 
 double CudaMaterialised::estimate_us(const Problem& p, const Hardware& h) const {
-  const LatentCut cut(p, h.cores, budget_);
+  const LatentCut cut(p, h.cores, limits_);
   const double peak = 1e3 * h.ceilings.bf16_gflops;  // in us
   const double groups = double(ceil_div(int64_t{p.heads}, cut.heads)),
                pieces = double(ceil_div(p.context, cut.positions));
@@ -155,27 +154,25 @@ double CudaMaterialised::estimate_us(const Problem& p, const Hardware& h) const 
   // A tile of queries occupies a multiprocessor. Columns are padded to the sizes that the kernel was built for.
   const double keys = double(round_up(p.plain_dim, int64_t{64})) + 64, values = padded_value(p.plain_dim, p.value_dim);
   const double seen = p.seen() + kExpandedTile / 2.0;
-  const int64_t tiles = ceil_div(p.rows, int64_t{kExpandedTile}) * cut.heads;
-  const double rounds = groups * double(ceil_div(tiles, int64_t{h.cores}));
   const double tile = 2 * kExpandedTile * seen * (keys + values) / (0.65 * peak / h.cores);
   // Each group arranges its matrices (three launches), each piece gathers, expands and attends.
   const double launches = groups * (3 + 3 * pieces) * 3;
-  return launches + gpu_us(2 * 2 * 2 * matrices, h, 0.25) + expansion + rounds * tile;
+  return launches + gpu_us(2 * 2 * 2 * matrices, h, 0.25) + expansion + double(cut.rounds) * tile;
 }
 
 size_t CudaMaterialised::workspace_bytes(const Problem& p, const Hardware& h) const {
-  return LatentCut(p, h.cores, budget_).bytes;
+  return LatentCut(p, h.cores, limits_).bytes;
 }
 
 void CudaMaterialised::run(const Args& args, const Executor& executor) const {
-  const LatentCut cut(problem_of(args).bucketed(), executor.hardware->cores, budget_);
+  const LatentCut cut(problem_of(args).bucketed(), executor.hardware->cores, limits_);
   const Chunk chunk(args, cut, executor);
   const int heads = args.attention.heads, each = static_cast<int>(cut.heads);
   for (int first = 0; first < heads; first += each) chunk.attend(first, std::min(each, heads - first));
 }
 
 KernelList<LatentPromptOp> LatentPromptOp::cuda() {
-  static const CudaMaterialised materialised(CudaMaterialised::kUsualBudget);
+  static const CudaMaterialised materialised(LatentCut::Limits{});
   return {&materialised, absorbed()};
 }
 
