@@ -99,6 +99,27 @@ TEST(CudaLatentPrompt, MatchesPlainLoops) {
   }
 }
 
+// The workspace of a long context is bounded, and a short one takes no more than it needs.
+TEST(CudaLatentPrompt, WorkspacesAreBounded) {
+  const LatentCut::Limits limits;
+  for (const int heads : {1, 16, 40, 128}) {
+    for (const int64_t rows : {1, 512, 2048, 8192}) {
+      for (int64_t context = rows; context <= int64_t{1} << 20; context *= 2) {
+        const LatentPromptOp::Problem p{DType::BF16, Precision::Fast, heads, 128, 64, 128, 512, 64, rows, context};
+        SCOPED_TRACE(to_string(p));
+        const LatentCut cut(p, 132, limits);
+        EXPECT_EQ(cut.positions % kExpandedTile, 0);
+        EXPECT_LE(cut.positions, std::max<int64_t>(limits.positions, kExpandedTile));
+        EXPECT_LT(cut.positions, context + kExpandedTile);
+        EXPECT_LE(cut.heads, std::min<int64_t>(heads, limits.heads));
+        EXPECT_LE(cut.positions * (cut.heads * cut.head_columns + cut.row_columns) * 2, int64_t(limits.bytes));
+        const int64_t sums = cut.positions < context ? cut.heads * rows * (128 + 2) * 4 * 2 : 0;
+        EXPECT_LE(int64_t(cut.bytes), int64_t(limits.bytes) + sums + (int64_t{56} << 20));
+      }
+    }
+  }
+}
+
 // Shapes that do not fit are left to the absorbed form, which runs everything.
 TEST(CudaLatentPrompt, OtherShapesAreAbsorbed) {
   const LatentPromptOp::Problem usual{DType::BF16, Precision::Fast, 16, 128, 64, 128, 512, 64, 512, 512};
