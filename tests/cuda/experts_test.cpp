@@ -364,9 +364,30 @@ TEST(CudaGroupedLinearOfHeads, EveryBatch) {
 TEST_P(CudaGroupedLinear, ManyTiles) {
   const DType format = GetParam(), x = format == DType::F16 ? DType::F16 : DType::BF16;
   Random random(29);
-  EXPECT_GT(check({format, x, 600, 8, 2, 4416, width(format, 200), Spread::Even, true, false, true}, random, pool_), 0);
-  EXPECT_GT(check({format, x, 600, 8, 2, 4408, width(format, 200), Spread::Even, false, true, false}, random, pool_),
-            0);
+  GroupedCase gated{format, x, 1, 8, 1, 4416, width(format, 200), Spread::Even, true, false, true};
+  GroupedCase down{format, x, 1, 8, 1, 4408, width(format, 200), Spread::Even, false, true, true};
+  for (GroupedCase* c : {&gated, &down}) {
+    const TestExperts experts = experts_of(*c, random);
+    for (const auto& [rows, per_row] : {std::pair(600, 2), std::pair(1, 8), std::pair(3, 5)}) {
+      c->rows = rows;
+      c->per_row = per_row;
+      EXPECT_GT(check(*c, experts, random, pool_), 0);
+    }
+  }
+}
+
+// Products of so many pairs are rounded, and a thread adds up more of them than it requests at once.
+TEST_P(CudaGroupedLinear, ManyPairs) {
+  const DType format = GetParam(), x = format == DType::F16 ? DType::F16 : DType::BF16;
+  Random random(30);
+  for (const int64_t n : {88, 90}) {
+    GroupedCase c{format, x, 1, 12, 10, n, width(format, 72), Spread::Even, false, true, false};
+    const TestExperts experts = experts_of(c, random);
+    for (const int64_t rows : {70, 430}) {
+      c.rows = rows;
+      EXPECT_GT(check(c, experts, random, pool_), 0);
+    }
+  }
 }
 
 // Rows longer than any ring of stages, and more columns than a block has.
