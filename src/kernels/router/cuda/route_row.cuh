@@ -61,6 +61,12 @@ __device__ inline uint32_t key_of(float score) {
   return bits >> 31 ? ~bits : bits | uint32_t{1} << 31;
 }
 
+// The largest number of the warp, by one instruction instead of five shuffles.
+__device__ inline float warp_largest(float x) {
+  const uint32_t top = __reduce_max_sync(~0u, key_of(x));
+  return __uint_as_float(top >> 31 ? top & 0x7fffffffu : ~top);
+}
+
 __device__ inline uint32_t largest_key(uint32_t key) { return __reduce_max_sync(~0u, key); }
 __device__ inline uint64_t largest_key(uint64_t key) {
   const auto high = static_cast<uint32_t>(key >> 32), low = static_cast<uint32_t>(key);
@@ -68,18 +74,34 @@ __device__ inline uint64_t largest_key(uint64_t key) {
   return uint64_t{top} << 32 | __reduce_max_sync(~0u, high == top ? low : 0u);
 }
 
+// The biases of a lane's experts, the same for all rows. No kernel writes them, so they may be loaded early.
+template <int kEach, bool kPlain>
+struct ChoiceBiases {
+  float at[kPlain ? 1 : kEach];
+
+  __device__ explicit ChoiceBiases(const CudaRouterParams& p) {
+    const int first = static_cast<int>(threadIdx.x) % 32 * kEach;
+#pragma unroll
+    for (int i = 0; i < (kPlain ? 0 : kEach); ++i) {
+      at[i] = p.choice_bias != nullptr && first + i < p.experts ? p.choice_bias[first + i] : 0;
+    }
+  }
+};
+
 // kEach: experts of a lane.
 template <int kEach, bool kPlain>
 class RowOfExperts {
  public:
-  __device__ RowOfExperts(const CudaRouterParams& p, int row, const RowScratch& own)
-      : p_(p), own_(own), lane_(static_cast<int>(threadIdx.x) % 32) {
+  using Biases = ChoiceBiases<kEach, kPlain>;
+
+  __device__ RowOfExperts(const CudaRouterParams& p, int row, const RowScratch& own, const Biases& biases)
+      : p_(p), own_(own), biases_(biases), lane_(static_cast<int>(threadIdx.x) % 32) {
     const float* from = p.logits + row * p.stride;
     load(from);
     largest_ = -INFINITY;
 #pragma unroll
     for (const float logit : logits_) largest_ = fmaxf(largest_, logit);
-    largest_ = warp_max(largest_);
+    largest_ = warp_largest(largest_);
     if (p.settings.gates_shared) shared_weight_ = 1 / (1 + expf(-from[p.experts]));
   }
 
@@ -158,8 +180,7 @@ class RowOfExperts {
 #pragma unroll
       for (int i = 0; i < kEach; ++i) {
         const int e = expert(i);
-        double value = score(logits_[i], sum);
-        if (p_.choice_bias != nullptr && e < p_.experts) value += p_.choice_bias[e];
+        const double value = score(logits_[i], sum) + biases_.at[i];
         keys_[i] = e < p_.experts ? key_of(value) : 0;
         if (chooses_groups(p_.settings) && e < p_.experts) own_.scores[e] = value;
       }
@@ -264,6 +285,7 @@ class RowOfExperts {
 
   const CudaRouterParams& p_;
   const RowScratch& own_;
+  const Biases& biases_;
   const int lane_;
   float logits_[kEach];
   Key keys_[kEach];

@@ -20,19 +20,21 @@ struct Segments {
 template <int kEach, bool kPlain>
 __global__ void __launch_bounds__(kSegmentThreads, 1)
     route_segments(const __grid_constant__ CudaRouterParams p, const Segments segments) {
+  using Row = RowOfExperts<kEach, kPlain>;
   extern __shared__ __align__(16) uint8_t shared[];
   __shared__ int32_t counts[kMostExperts];
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int begin = static_cast<int>(blockIdx.x) * segments.rows, end = min(p.rows, begin + segments.rows);
   const int each = p.each();
   const RowScratch own(shared, p, warp);
+  const typename Row::Biases biases(p);
   let_next_kernel_start();
   for (int g = static_cast<int>(threadIdx.x); g < segments.groups; g += kSegmentThreads) counts[g] = 0;
   __syncthreads();
   wait_for_previous_kernel();
   for (int row = begin + warp; row < end; row += kSegmentWarps) {
     const int64_t first = static_cast<int64_t>(row) * each;
-    RowOfExperts<kEach, kPlain>(p, row, own).route(p.chosen + first, p.weights + first);
+    Row(p, row, own, biases).route(p.chosen + first, p.weights + first);
     __syncwarp();
     for (int i = lane; i < each; i += 32) atomicAdd(counts + own.chosen[i], 1);
     __syncwarp();

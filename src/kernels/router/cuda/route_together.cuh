@@ -30,6 +30,7 @@ template <int kEach, bool kPlain>
 __global__ void __launch_bounds__(kTogetherThreads)
     route_together(const __grid_constant__ CudaRouterParams p, int groups, int32_t* order, int32_t* offsets) {
   static_assert(2 * kTogetherThreads == kMostExperts);
+  using Row = RowOfExperts<kEach, kPlain>;
   extern __shared__ __align__(16) uint8_t shared[];
   __shared__ __align__(8) uint32_t rows_of[kMostExperts];  // [group]: bit w is row w of this block
   __shared__ int32_t places[kMostExperts];                 // of the block's first pair of a group
@@ -38,12 +39,13 @@ __global__ void __launch_bounds__(kTogetherThreads)
   const int block = static_cast<int>(blockIdx.x), blocks = static_cast<int>(gridDim.x);
   const int row = block * kTogetherWarps + warp, each = p.each(), first = 2 * static_cast<int>(threadIdx.x);
   const RowScratch own(shared, p, warp);
+  const typename Row::Biases biases(p);
   let_next_kernel_start();
   rows_of[first] = rows_of[first + 1] = 0;
   __syncthreads();
   wait_for_previous_kernel();
   if (row < p.rows) {
-    RowOfExperts<kEach, kPlain>(p, row, own).route(p.chosen + row * each, p.weights + row * each);
+    Row(p, row, own, biases).route(p.chosen + row * each, p.weights + row * each);
     __syncwarp();
     for (int i = lane; i < each; i += 32) atomicOr(rows_of + own.chosen[i], 1u << warp);
   }
