@@ -103,8 +103,8 @@ class Ops {
   // may share the norm.
   void add_linear(Matrix x, const Linear& weights, Matrix y);
   // x: [rows, k], or with Grouped::sum [pairs, k]. y: [pairs, n], gated [pairs, n / 2]; with `sum` y [rows, n] is added
-  // to.
-  void grouped_linear(Matrix x, const Grouped& weights, const Routing& routing, Matrix y);
+  // to. `early_x`: GroupedLinearArgs::early_x.
+  void grouped_linear(Matrix x, const Grouped& weights, const Routing& routing, Matrix y, Matrix early_x = {});
   // y += down(gate_up(x)) of each row's experts. `feed`: [pairs, down.k], scratch for the products of gate_up.
   // `ungated`: [pairs, gate_up.n], scratch for those before the gate, if adapters change a gated layer.
   void experts(Matrix x, const Grouped& gate_up, const Grouped& down, const Routing& routing, Activation activation,
@@ -210,7 +210,8 @@ class Ops {
     if constexpr (std::is_same_v<Op, GroupedLinearOp>) return corrected_us(costs_, problem, us);
     return us;
   }
-  void run_groups(Matrix x, const Grouped& grouped, const GroupedWeights& weights, const Routing& routing, Matrix y);
+  void run_groups(Matrix x, const Grouped& grouped, const GroupedWeights& weights, const Routing& routing, Matrix y,
+                  Matrix early_x = {});
   template <class Work>
   void hand_over(const FunctionRef<void()>* meanwhile, const Work& work);
   void note_hand_over(Matrix in, Matrix out);

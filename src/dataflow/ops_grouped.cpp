@@ -57,13 +57,14 @@ void Ops::plan(const Grouped& g, int64_t rows) {
   std::sort(g.plan.begin(), g.plan.end());
 }
 
-void Ops::grouped_linear(Matrix x, const Grouped& g, const Routing& routing, Matrix y) {
+void Ops::grouped_linear(Matrix x, const Grouped& g, const Routing& routing, Matrix y, Matrix early_x) {
   const bool whole = routing.groups == g.weights.groups;
-  run_groups(x, g, g.weights, whole ? routing : routing.part(g.first, g.weights.groups), y);
+  run_groups(x, g, g.weights, whole ? routing : routing.part(g.first, g.weights.groups), y, early_x);
 }
 
 // `weights`: those of g, or a slice of them. `routing`: of the same groups.
-void Ops::run_groups(Matrix x, const Grouped& g, const GroupedWeights& weights, const Routing& routing, Matrix y) {
+void Ops::run_groups(Matrix x, const Grouped& g, const GroupedWeights& weights, const Routing& routing, Matrix y,
+                     Matrix early_x) {
   launch_pending();
   if (routing.rows == 0) return;
   if (shows_inputs()) inputs_->see(g, x, routing);
@@ -80,7 +81,8 @@ void Ops::run_groups(Matrix x, const Grouped& g, const GroupedWeights& weights, 
                         .clamp = g.clamp,
                         .sum = g.sum,
                         .invariant = options_.batch_invariant,
-                        .y = y},
+                        .y = y,
+                        .early_x = early_x},
                        executor_);
 }
 

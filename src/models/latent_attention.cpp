@@ -226,7 +226,9 @@ Matrix latent_attention_block(Pass& p, const LatentAttention& a, const Normed& x
   if (const int64_t rows = forms.rows(); rows > 0) {
     const Matrix queries_of = absorbed.first_rows(rows), sums_of = sums.first_rows(rows);
     const auto part = [&](const Matrix& x, int64_t n) { return by_head(x.first_rows(rows), s.heads, 0, n); };
-    p.ops.grouped_linear(part(plain_parts, s.plain), *a.absorb, forms.by_head, part(absorbed, s.latent));
+    // write_latent lets the product start when q is complete, but its own copy is not.
+    p.ops.grouped_linear(part(plain_parts, s.plain), *a.absorb, forms.by_head, part(absorbed, s.latent),
+                         q.first_rows(rows));
     p.attend_written(state, queries_of, settings, sums_of, forms.absorbed);
     p.ops.grouped_linear(part(sums, s.latent), *a.to_value, forms.by_head, part(attended, s.value));
   }

@@ -360,6 +360,45 @@ TEST(CudaGroupedLinearOfHeads, EveryBatch) {
   }
 }
 
+// Inputs in rows of the batch, where other columns lie between the heads.
+TEST(CudaGroupedLinearOfHeads, EarlyInputs) {
+  ThreadPool pool(8);
+  Random random;
+  SCOPED_TRACE("seed " + std::to_string(random.seed()));
+  constexpr int64_t kHeads = 16, kWidth = 128, kEach = kWidth + 64;
+  for (const int64_t rows : {1, 7, 64, 70}) {
+    const GroupedCase c{DType::BF16, DType::BF16,    rows * kHeads, kHeads, 1,    512,
+                        kWidth,      Spread::ByHead, false,         false,  false};
+    const TestExperts matrices = experts_of(c, random);
+    GroupedTask task(c, matrices, random, pool);
+    TestMatrix wide(rows, kHeads * kEach);
+    for (int64_t pair = 0; pair < rows * kHeads; ++pair) {
+      for (int64_t i = 0; i < kWidth; ++i) wide.at(pair / kHeads, pair % kHeads * kEach + i) = task.x.at(pair, i);
+    }
+    const GpuCopy x(task.x, c.x), early(wide, c.x);
+    const GpuRouting routing(task.routing.view());
+    int early_ones = 0;
+    for (const auto* layout : cuda_kernels().layouts) {
+      if (!layout->accepts(c.format, c.n, c.k, gpu().hardware())) continue;
+      const GpuExperts experts(task.experts, c, *layout, pool);
+      for (const auto* kernel : cuda_kernels().of<GroupedLinearOp>()) {
+        if (!kernel->can_run(c.problem(*layout), gpu().hardware())) continue;
+        const GpuBytes workspace(kernel->workspace_bytes(c.problem(*layout), gpu().hardware()));
+        TestMatrix y = task.before;
+        const GpuCopy gpu_y(y, task.y_type());
+        auto args = c.args(x.view(), experts.weights(), nullptr, routing.view(), gpu_y.view());
+        args.early_x = early.view();
+        kernel->run(args, on_gpu(workspace.data()));
+        gpu_y.read(y);
+        EXPECT_TRUE(y.spare_is_untouched());
+        EXPECT_LE(y.distance(task.expected), task.tolerance()) << kernel->name() << ", " << rows;
+        early_ones += kernel->name() == "cuda_heads";
+      }
+    }
+    EXPECT_GE(early_ones, 1);
+  }
+}
+
 // More tiles than multiprocessors: blocks that stay take several, whose rings go on from one to the next.
 TEST_P(CudaGroupedLinear, ManyTiles) {
   const DType format = GetParam(), x = format == DType::F16 ? DType::F16 : DType::BF16;

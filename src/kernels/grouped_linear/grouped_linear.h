@@ -57,6 +57,9 @@ struct GroupedLinearArgs {
   bool sum = false;
   bool invariant = false;  // a row of y may not depend on the other rows of x
   Matrix y;                // [pairs, n]; gated [pairs, n / 2]; with `sum` [rows, n], which is added to
+  // Layers of heads on a GPU: the first k columns of each head's part are x, too, and they are complete when the
+  // preceding kernel lets this one start. [rows / groups, groups * any]; no columns: there is no such matrix.
+  Matrix early_x;
 };
 
 struct GroupedLinearOp {

@@ -1,5 +1,6 @@
 // 16-bit weights of attention heads for decodes: row r of a batch has a row of x for each head, and head h multiplies
-// it with its own matrix. No routing is read, and the weights are requested before the preceding kernels end.
+// it with its own matrix. No routing is read. The weights are requested before the preceding kernels end, and so is x
+// where GroupedLinearArgs::early_x has it.
 //
 // A warp multiplies 16 outputs by 64 columns, and the warps of a block share its outputs and all columns. Operands come
 // from memory straight into the registers of the products: lane 4 g + t takes columns 16 t .. 16 t + 15 of its part of
@@ -25,10 +26,39 @@ struct Sixteen {
   }
 };
 
+struct HeadInputs {
+  const std::byte* x;
+  int64_t of_row, of_head;  // elements from a row of the batch to the next, from a head to the next
+  bool early;
+};
+
+HeadInputs inputs_of(const GroupedLinearArgs& a) {
+  const int64_t heads = a.weights->groups;
+  const Matrix& early = a.early_x;
+  if (early.cols > 0 && reinterpret_cast<uintptr_t>(early.data) % 16 == 0 && early.stride % 8 == 0 &&
+      early.cols / heads % 8 == 0)
+    return {early.data, early.stride, early.cols / heads, true};
+  return {a.x.data, a.x.stride * heads, a.x.stride, false};
+}
+
+// Loads 16 bytes past the first-level cache, which may hold what kernels left there that this one does not wait for;
+// zeros if not `live`.
+__device__ __forceinline__ uint4 load_early_if(const void* p, bool live) {
+  uint4 v;
+  asm volatile(
+      "{\n.reg .pred live;\nsetp.ne.b32 live, %5, 0;\n"
+      "mov.b32 %0, 0;\nmov.b32 %1, 0;\nmov.b32 %2, 0;\nmov.b32 %3, 0;\n"
+      "@live ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];\n}"
+      : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w)
+      : "l"(p), "r"(static_cast<int>(live))
+      : "memory");
+  return v;
+}
+
 // Grid: (outputs, head, rows). kTiles: a block has eight times as many rows of the batch.
 template <class T, int kTiles>
 __global__ void __launch_bounds__(kThreads, kTiles == 8 ? 1 : 2)
-    multiply_heads(const __grid_constant__ GroupedParams p, int64_t stride, int rows) {
+    multiply_heads(const __grid_constant__ GroupedParams p, int64_t stride, HeadInputs in, int rows) {
   extern __shared__ __align__(16) float sums[];  // [part of the columns][row][outputs of the block + 4]
   let_next_kernel_start();
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
@@ -44,18 +74,19 @@ __global__ void __launch_bounds__(kThreads, kTiles == 8 ? 1 : 2)
 #pragma unroll
     for (int i = 0; i < 2; ++i) weights[half].v[i] = load_stream(matrix + output * stride + column + i * 8);
   }
-  wait_for_previous_kernel();
+  if (!in.early) wait_for_previous_kernel();
   if (band < bands) {
-    const T* x = reinterpret_cast<const T*>(p.x) + head * p.x_stride + column;
+    const T* x = reinterpret_cast<const T*>(in.x) + head * in.of_head + column;
     Sixteen inputs[kTiles];
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile) {
       const int row = first_row + tile * 8 + lane / 4;
       const bool live = row < rows;
 #pragma unroll
-      for (int i = 0; i < 2; ++i)
-        inputs[tile].v[i] =
-            load_shared_input_if(x + (live ? row : 0) * static_cast<int64_t>(p.groups) * p.x_stride + i * 8, live);
+      for (int i = 0; i < 2; ++i) {
+        const T* from = x + (live ? row : 0) * in.of_row + i * 8;
+        inputs[tile].v[i] = in.early ? load_early_if(from, live) : load_shared_input_if(from, live);
+      }
     }
     float* to = sums + part * 8 * kTiles * padded + band * kOutputs + lane / 4;
 #pragma unroll
@@ -70,6 +101,7 @@ __global__ void __launch_bounds__(kThreads, kTiles == 8 ? 1 : 2)
       for (int i = 0; i < 4; ++i) to[(tile * 8 + lane % 4 * 2 + i % 2) * padded + i / 2 * 8] = d[i];
     }
   }
+  if (in.early) wait_for_previous_kernel();
   __syncthreads();
   const int shift = 4 + 31 - __clz(bands), live = min(8 * kTiles, rows - first_row);  // 16 * bands is a power of two
   for (int i = static_cast<int>(threadIdx.x); i < live << shift; i += kThreads) {
@@ -124,7 +156,7 @@ class PlainHeads final : public Kernel<GroupedLinearOp> {
     shape.shared_bytes =
         static_cast<size_t>(params.k / kColumns) * 8 * kTiles * static_cast<size_t>(outputs + 4) * sizeof(float);
     shape.most_shared = true;  // attention runs before one of these layers and behind the other
-    return launch_kernel(multiply_heads<T, kTiles>, shape, step, params, packed_linear_stride(params.k),
+    return launch_kernel(multiply_heads<T, kTiles>, shape, step, params, packed_linear_stride(params.k), inputs_of(a),
                          static_cast<int>(rows));
   }
 };
