@@ -64,8 +64,9 @@ class FewRows {
       const uint32_t chunk = space_.chunk(turn);
       space_.full(turn).wait(FewSpace::parity(turn));
       float4* scores = space_.scores + turn % 2 * FewTile::kScores;
-      multiply_keys(chunk, scores);
-      silence(chunk, s_.slice.past + s_.slice.rows - t * FewTile::kTokens);
+      const int used = s_.slice.past + s_.slice.rows - t * FewTile::kTokens;  // rows of the chunk that the sequence has
+      if (first_position() < used) multiply_keys(chunk, scores);
+      silence(chunk, used);
       meet();
       float score[8][4];
       add_halves(scores, score);
@@ -73,10 +74,10 @@ class FewRows {
       if constexpr (kSoftmax == Softmax::Unified) {
 #pragma unroll
         for (int i = 0; i < 32; ++i) seen[i % 4 / 2] = fmaxf(seen[i % 4 / 2], score[i / 4][i % 4]);
-        add_values(chunk, score, phi_);
+        add_values(chunk, used, score, phi_);
       } else {
         follow_maximum<kSoftmax>(score);
-        add_values(chunk, score, sums_.largest);
+        add_values(chunk, used, score, sums_.largest);
       }
       __syncwarp();
       if (lane_ == 0) space_.empty(turn).arrive();
@@ -173,7 +174,7 @@ class FewRows {
       sums_.rescale(half, fmaxf(sums_.largest[half], quad_max(largest[half]) + kAbove));
   }
 
-  __device__ void add_values(uint32_t chunk, float (&score)[8][4], const float (&base)[2]) {
+  __device__ void add_values(uint32_t chunk, int used, float (&score)[8][4], const float (&base)[2]) {
 #pragma unroll
     for (int i = 0; i < 32; ++i) {
       float& x = score[i / 4][i % 4];
@@ -184,6 +185,7 @@ class FewRows {
     const uint32_t low = (lane_ / 16 ^ lane_ % 8) * 16;
 #pragma unroll
     for (int k = 0; k < FewTile::kTokens / 16; ++k) {
+      if (k * 16 >= used) break;
       const float(&a)[4] = score[k * 2], (&b)[4] = score[k * 2 + 1];
       const uint32_t weights[4] = {pack<T>(a[0], a[1]), pack<T>(a[2], a[3]), pack<T>(b[0], b[1]), pack<T>(b[2], b[3])};
 #pragma unroll
