@@ -120,8 +120,8 @@ class PlainHeads final : public Kernel<GroupedLinearOp> {
   std::string_view name() const override { return "cuda_heads"; }
   bool can_run(const Problem& p, const Hardware& hardware) const override {
     return is_gpu(hardware) && p.by_head && is_plain_grouped(p) && !p.gated && !p.sum && p.per_row == 1 &&
-           p.k % kColumns == 0 && p.k <= kWarps * kColumns && p.groups <= 65535 && p.rows <= kMostRows * p.groups &&
-           !p.invariant;
+           p.k % kColumns == 0 && p.k <= kWarps * kColumns && p.groups <= 65535 && p.rows >= p.groups &&
+           p.rows <= kMostRows * p.groups && !p.invariant;
   }
   // x comes from the cache, once for each block.
   double estimate_us(const Problem& p, const Hardware& hardware) const override {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 
+#include "base/rounding.h"
 #include "hardware/cuda_device.h"
 #include "hardware/per_device.h"
 #include "kernels/attention/cuda/decode/weigh.cuh"
@@ -99,7 +100,7 @@ struct Clusters {
     for (int i = 1; i < static_cast<int>(at_once.size()); ++i) {
       if (tiles <= at_once[i] && context > FewTile::kTokens * (int64_t{1} << (i - 1))) shift = i;
     }
-    waves = (tiles + at_once[shift] - 1) / at_once[shift];
+    waves = ceil_div(tiles, int64_t{std::max(1, at_once[shift])});
   }
   int ranks() const { return 1 << shift; }
 };
