@@ -177,7 +177,7 @@ TEST_F(KeptStreamTest, ACancelledResponseKeepsItsOutput) {
   const Json part{{"type", "output_text"}, {"text", ""}, {"logprobs", Json::array()}};
   Json text = Json::parse(R"({"type": "response.output_text.delta", "output_index": 1, "logprobs": [{"token": "b"}]})");
   text["delta"] = "ab";
-  for (const size_t bytes : {size_t{1} << 20, size_t{100}}) {  // the second stream becomes too long to be kept
+  for (const size_t bytes : {size_t{1} << 20, size_t{200}}) {  // the second stream becomes too long to be kept
     KeptLimits some = limits();
     some.stream_bytes = bytes;
     KeptStreams all(workers, some);
