@@ -14,7 +14,7 @@ struct AdapterTable {
 
   LoraWeights* weights = nullptr;  // [sites][kSlots], in device memory
   DType format = DType::F32;       // of the matrices
-  std::vector<uint8_t> used;       // by site: an adapter has matrices for it
+  std::vector<int64_t> ranks;      // by site: the largest of an adapter, over all parts; 0: none has matrices for it
   std::vector<uint8_t> planned;    // by site: an adapter may have some; buffers and workspace are planned for them
 };
 

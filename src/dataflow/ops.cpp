@@ -94,7 +94,8 @@ void Ops::embed(const EmbeddingOp::Args& a) { call<EmbeddingOp>({a.table.dtype, 
 void Ops::embed_tokens(const EmbeddingOp::Args& a) {
   embed(a);
   if (!adapts(AdapterTable::kEmbeddingSite)) return;
-  call<LoraOp>({adapters_->format, bucket_rows(a.out.rows), a.table.cols, a.table.rows, 1, true},
+  call<LoraOp>({adapters_->format, bucket_rows(a.out.rows), a.table.cols, a.table.rows, 1, true, false,
+                options_.batch_invariant},
                {.format = adapters_->format,
                 .ids = a.ids,
                 .chosen = a.chosen,

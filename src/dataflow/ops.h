@@ -99,6 +99,9 @@ class Ops {
   void linear(const NormOp::Args& norm, const Linear& weights, Matrix y);
   // The same, and norm.out holds the norm for other ops.
   void norm_and_linear(const NormOp::Args& norm, const Linear& weights, Matrix y);
+  // feed = silu(gate) * up of a gated layer whose rows may have adapters (adapts()). y: [rows, n], scratch.
+  void gated_linear(Matrix x, const Linear& weights, Matrix y, Matrix feed);
+  void gated_linear(const NormOp::Args& norm, const Linear& weights, Matrix y, Matrix feed);
   // y += linear(x). The launch is deferred to the next op: if that is a linear layer of a norm of y, the two kernels
   // may share the norm.
   void add_linear(Matrix x, const Linear& weights, Matrix y);
@@ -126,8 +129,6 @@ class Ops {
   void delta_rule(const CausalConvOp::Args& conv, const DeltaRuleOp::Args& rule);
   void rope_angles(const RopeAnglesOp::Args& args);
   void activate(Activation kind, Matrix x, const Matrix* gate_with, Matrix out, SwigluClamp clamp = {});
-  // out = silu(gate) * up of a gated layer's columns, which lie as its layout stores their rows.
-  void activate_gated(const Linear& linear, Matrix gate_up, Matrix out);
   void add(Matrix a, Matrix b, Matrix out);
   void multiply(Matrix a, Matrix b, Matrix out);  // element by element
   void scale(Matrix x, float factor);
@@ -173,9 +174,23 @@ class Ops {
 
   bool adapts(int site) const {
     if (row_adapters_.empty() || site < 0) return false;
-    return (is_dry() ? adapters_->planned : adapters_->used)[static_cast<size_t>(site)] != 0;
+    const auto at = static_cast<size_t>(site);
+    return is_dry() ? adapters_->planned[at] != 0 : adapters_->ranks[at] > 0;
   }
-  void add_adapters(Matrix x, const Linear& linear, Matrix y);
+  // Input of a layer with adapters. `squares`: of a norm of which x has the first half.
+  struct AdaptedInput {
+    Matrix x;
+    const float* squares = nullptr;
+    float epsilon = 0;
+  };
+  AdaptedInput launch_base(const NormOp::Args& norm, const Linear& linear, Matrix y);
+  void launch_base(Matrix x, const Linear& linear, Matrix y);
+  LoraOp::Problem adapter_problem(const Linear& linear, int64_t rows) const;
+  const Kernel<LoraOp>& adapter_kernel(const LoraOp::Problem& problem);
+  void add_adapters(const AdaptedInput& input, const Linear& linear, Matrix y, Matrix feed = {});
+  void add_adapters_and_gate(const AdaptedInput& input, const Linear& linear, Matrix y, Matrix feed);
+  // out = silu(gate) * up of a gated layer's columns, which lie as its layout stores their rows.
+  void activate_gated(const Linear& linear, Matrix gate_up, Matrix out);
   void add_adapters(Matrix x, const Grouped& grouped, const Routing& routing, Matrix y);
   void launch(Matrix x, const Linear& linear, Matrix y);
   // Arguments of experts().
@@ -220,6 +235,7 @@ class Ops {
   bool is_dry() const { return mode_ != Mode::Run && mode_ != Mode::Measure; }
   void launch_pending();
   bool shares_norm_with_pending(const NormOp::Args& norm, const Linear& linear) const;
+  void run_sharing_norm(const NormOp::Args& norm, const Linear& linear, Matrix y);
   const LinearKernel* planned(const Linear::Part& part, int64_t rows) const;
   void plan(const Linear& linear, int64_t rows);
   void plan(const Linear::Part& part, int64_t rows, bool gated);

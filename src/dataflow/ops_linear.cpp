@@ -120,9 +120,9 @@ void Ops::run_parts_from(std::span<std::byte* const> stage, const Linear& linear
 void Ops::linear(Matrix x, const Linear& linear, Matrix y) {
   launch_pending();
   if (x.rows == 0) return;  // a chunk in the middle of a prompt needs no logits
-  const bool adapted = adapts(linear);
-  launch(x, adapted && linear.gated ? *linear.apart : linear, y);
-  if (adapted) add_adapters(x, linear, y);
+  if (!adapts(linear)) return launch(x, linear, y);
+  launch_base(x, linear, y);
+  add_adapters({x}, linear, y);
 }
 
 void Ops::launch(Matrix x, const Linear& linear, Matrix y) {
@@ -132,39 +132,10 @@ void Ops::launch(Matrix x, const Linear& linear, Matrix y) {
   run_parts(linear, x, y, [](LinearArgs&) {});
 }
 
-void Ops::add_adapters(Matrix x, const Linear& linear, Matrix y) {
-  MR_ASSERT(std::ssize(row_adapters_) >= x.rows);
-  const auto first = int64_t{linear.site} * AdapterTable::kSlots;
-  call<LoraOp>({adapters_->format, bucket_rows(x.rows), linear.n, linear.k, linear.site_parts, false,
-                linear.gated && !device_.is_host() && !linear.on_host},
-               {.format = adapters_->format,
-                .x = x,
-                .parts = linear.site_parts,
-                .adapters = row_adapters_.data(),
-                .table = is_dry() ? nullptr : adapters_->weights + first,  // no table is allocated yet
-                .y = y});
-}
-
-void Ops::add_adapters(Matrix x, const Grouped& g, const Routing& routing, Matrix y) {
-  if (routing.rows == 0) return;
-  MR_ASSERT(std::ssize(row_adapters_) >= routing.rows);
-  const auto first = int64_t{g.site} * AdapterTable::kSlots;
-  call<GroupedLoraOp>(
-      {adapters_->format, bucket_rows(routing.rows), routing.per_row, g.weights.n, g.weights.k, g.site_parts, g.sum},
-      {.format = adapters_->format,
-       .x = x,
-       .routing = routing,
-       .parts = g.site_parts,
-       .adapters = row_adapters_.data(),
-       .table = is_dry() ? nullptr : adapters_->weights + first,
-       .sum = g.sum,
-       .y = y});
-}
-
 void Ops::add_linear(Matrix x, const Linear& linear, Matrix y) {
   launch_pending();
   if (x.rows == 0) return;
-  if (adapts(linear)) add_adapters(x, linear, y);  // first, because the layer may be launched with the next norm
+  if (adapts(linear)) add_adapters({x}, linear, y);  // first, because the layer may be launched with the next norm
   if (linear.on_host && host_ != nullptr) return linear_on_host(x, linear, y, true);
   if (shows_inputs()) inputs_->see(linear, x);
   if (is_dry()) plan(linear, x.rows);
@@ -214,28 +185,30 @@ bool Ops::shares_norm_with_pending(const NormOp::Args& norm, const Linear& linea
          shares_norm(linear, norm.x.rows);
 }
 
-// Adapters, the host's kernels and observers of inputs read the norm's result.
-bool Ops::reads_norm(const Linear& linear) const {
-  return adapts(linear) || (linear.on_host && host_ != nullptr) || shows_inputs();
+// The host's kernels and observers of inputs read the norm's result.
+bool Ops::reads_norm(const Linear& linear) const { return (linear.on_host && host_ != nullptr) || shows_inputs(); }
+
+// The deferred layer leaves the first half of the norm for `linear`.
+void Ops::run_sharing_norm(const NormOp::Args& norm, const Linear& linear, Matrix y) {
+  const PendingAdd add = std::exchange(pending_, {});
+  run_parts(*add.linear, add.x, add.y, [&](LinearArgs& args) {
+    args.accumulate = true;
+    args.ahead = {norm.weight, norm.out, squares_};
+  });
+  run_parts(linear, norm.out, y, [&](LinearArgs& args) {
+    args.epsilon = norm.epsilon;
+    args.squares = squares_;
+  });
 }
 
 void Ops::linear(const NormOp::Args& norm, const Linear& linear, Matrix y) {
   if (norm.x.rows == 0) return launch_pending();
+  if (adapts(linear)) return add_adapters(launch_base(norm, linear, y), linear, y);
   if (reads_norm(linear)) return norm_then_linear(norm, linear, y);
   if (is_dry()) plan(linear, norm.x.rows);
   if (mode_ == Mode::Plan)
     planner<NormOp>().plan(problem_of(norm));  // other row counts of the bucket may run the norm as a separate kernel
-  if (shares_norm_with_pending(norm, linear)) {
-    const PendingAdd add = std::exchange(pending_, {});
-    run_parts(*add.linear, add.x, add.y, [&](LinearArgs& args) {
-      args.accumulate = true;
-      args.ahead = {norm.weight, norm.out, squares_};
-    });
-    return run_parts(linear, norm.out, y, [&](LinearArgs& args) {
-      args.epsilon = norm.epsilon;
-      args.squares = squares_;
-    });
-  }
+  if (shares_norm_with_pending(norm, linear)) return run_sharing_norm(norm, linear, y);
   launch_pending();
   if (!takes_norm_along(norm, linear)) return norm_then_linear(norm, linear, y);
   // With several parts (q, k and v of different formats) each part computes the norm, which is cheaper than a separate
@@ -245,7 +218,7 @@ void Ops::linear(const NormOp::Args& norm, const Linear& linear, Matrix y) {
 
 void Ops::norm_and_linear(const NormOp::Args& norm, const Linear& linear, Matrix y) {
   if (norm.x.rows == 0) return launch_pending();
-  if (reads_norm(linear) || mode_ == Mode::Plan) return norm_then_linear(norm, linear, y);
+  if (adapts(linear) || reads_norm(linear) || mode_ == Mode::Plan) return norm_then_linear(norm, linear, y);
   if (is_dry()) plan(linear, norm.x.rows);
   // On a GPU, kernels of F32 weights that take a norm along also write it.
   const bool keeps = !device_.is_host() && std::all_of(linear.parts.begin(), linear.parts.end(), [](const auto& part) {

@@ -8,11 +8,10 @@
 
 namespace millrace {
 
-Adapters::Adapters(Device& device, bool enabled, size_t sites, DType format)
-    : device_(device), enabled_(enabled), users_(enabled ? sites : 0) {
+Adapters::Adapters(Device& device, bool enabled, size_t sites, DType format) : device_(device), enabled_(enabled) {
   table_.format = format;
-  table_.used.resize(users_.size());
-  table_.planned.resize(users_.size(), 1);
+  table_.ranks.resize(enabled ? sites : 0);
+  table_.planned.resize(enabled ? sites : 0, 1);
 }
 
 void Adapters::expect_only(std::span<const std::pair<std::string, PackedAdapter>> adapters) {
@@ -26,11 +25,11 @@ size_t Adapters::table_bytes(size_t sites) { return sites * AdapterTable::kSlots
 
 void Adapters::allocate() {
   if (!enabled_) return;
-  const size_t bytes = table_bytes(users_.size());
+  const size_t bytes = table_bytes(table_.ranks.size());
   table_memory_ = std::make_unique<Arena>("table of adapters", bytes, device_.memory());
   table_.weights = reinterpret_cast<LoraWeights*>(table_memory_->take(bytes));
   const std::vector<LoraWeights> none(AdapterTable::kSlots);
-  for (size_t site = 0; site < users_.size(); ++site) {
+  for (size_t site = 0; site < table_.ranks.size(); ++site) {
     device_.memory().write(reinterpret_cast<std::byte*>(table_.weights + site * AdapterTable::kSlots),
                            reinterpret_cast<const std::byte*>(none.data()), none.size() * sizeof(LoraWeights));
   }
@@ -52,12 +51,17 @@ void Adapters::write(int site, int32_t slot, const LoraWeights& weights) {
                          sizeof weights);
 }
 
-void Adapters::count_site(int site, int by) {
-  const auto i = static_cast<size_t>(site);
-  users_[i] += by;
-  const uint8_t used = users_[i] > 0 ? 1 : 0;
-  version_ += used != table_.used[i] ? 1 : 0;
-  table_.used[i] = used;
+void Adapters::update_ranks() {
+  std::vector<int64_t> ranks(table_.ranks.size());
+  for (const auto& adapter : resident_) {
+    for (const Adapter::Site& at : adapter->sites) {
+      int64_t& most = ranks[static_cast<size_t>(at.site)];
+      most = std::max(most, at.rank);
+    }
+  }
+  if (ranks == table_.ranks) return;
+  table_.ranks = std::move(ranks);
+  ++version_;
 }
 
 int32_t Adapters::free_slot() const {
@@ -82,10 +86,10 @@ void Adapters::place(const std::string& name, const PackedAdapter& packed) {
   device_.memory().write(base, packed.bytes.data(), packed.bytes.size());
   for (const PackedAdapter::Layer& layer : packed.layers) {
     write(layer.site, adapter->slot, layer.at(base));
-    count_site(layer.site, 1);
-    adapter->sites.push_back(layer.site);
+    adapter->sites.push_back({layer.site, layer.weights.rank});
   }
   resident_.push_back(adapter);
+  update_ranks();
   const std::lock_guard lock(mutex_);
   names_[name] = std::move(adapter);
 }
@@ -99,12 +103,10 @@ void Adapters::free_unused() {
       ++at;
       continue;
     }
-    for (const int site : (*at)->sites) {
-      write(site, (*at)->slot, {});
-      count_site(site, -1);
-    }
+    for (const Adapter::Site& of : (*at)->sites) write(of.site, (*at)->slot, {});
     at = resident_.erase(at);
   }
+  update_ranks();
 }
 
 std::shared_ptr<const Adapter> Adapters::find(std::string_view name) const {

@@ -24,7 +24,11 @@ struct Adapter {
   int32_t slot = -1;  // in AdapterTable
   int64_t rank = 0;   // the largest of its layers
   size_t bytes = 0;   // of device memory
-  std::vector<int> sites;
+  struct Site {
+    int site = 0;
+    int64_t rank = 0;  // sum over the parts
+  };
+  std::vector<Site> sites;
   std::unique_ptr<Arena> memory;
 };
 
@@ -51,19 +55,19 @@ class Adapters {
   bool remove(const std::string& name);                              // later requests do not find it; false: unknown
   std::vector<std::shared_ptr<const Adapter>> all() const;           // by name
 
-  // Changes when other layers than before have adapters. Recorded steps of another version are not replayed.
+  // Changes when other layers than before have adapters, or of other ranks. Recorded steps of another version are not
+  // replayed.
   int64_t version() const { return version_; }
 
  private:
   void write(int site, int32_t slot, const LoraWeights& weights);
-  void count_site(int site, int by);
+  void update_ranks();
   int32_t free_slot() const;
 
   Device& device_;
   const bool enabled_;
   AdapterTable table_;
   std::unique_ptr<Arena> table_memory_;
-  std::vector<int> users_;  // adapters that have matrices for the site
   int64_t version_ = 1;
   uint64_t placed_ = 0;
   std::vector<std::shared_ptr<const Adapter>> resident_;  // of the thread that runs the steps

@@ -46,12 +46,18 @@ void Pass::head_layer_norm(Matrix x, int heads, const Vector* weight, const Vect
   ops.norm(args);
 }
 
-void Pass::linear(const Normed& x, const Linear* weights, Matrix y) {
-  if (x.weight == nullptr && x.x.dtype == ops.working()) return ops.linear(x.x, *weights, y);
+// Calls run(input): a norm, or rows in the working type.
+template <class Run>
+void Pass::with_input(const Normed& x, Run run) {
+  if (x.weight == nullptr && x.x.dtype == ops.working()) return run(x.x);
   const Matrix input = buffer("normed", ops.working(), x.x.rows, x.x.cols);
-  if (x.weight != nullptr) return ops.linear(norm_args(x.x, x.weight, input), *weights, y);
+  if (x.weight != nullptr) return run(norm_args(x.x, x.weight, input));
   ops.copy(x.x, input);
-  ops.linear(input, *weights, y);
+  run(input);
+}
+
+void Pass::linear(const Normed& x, const Linear* weights, Matrix y) {
+  with_input(x, [&](const auto& input) { ops.linear(input, *weights, y); });
 }
 
 void Pass::add(Matrix y, const Normed& x) {
@@ -71,17 +77,16 @@ template <class X>
 Matrix Pass::gate(const X& x, const Linear* weights, Activation activation) {
   const int64_t width = weights->n / 2;
   const Matrix feed = buffer("feed", width);
-  const bool adapted = ops.adapts(*weights);
-  if (weights->gated && !adapted) {
+  if (weights->gated && !ops.adapts(*weights)) {
     linear(x, weights, feed);
     return feed;
   }
   const Matrix gate_up = buffer("gate_up", weights->n), up = gate_up.columns(width, width);
-  linear(x, weights, gate_up);
   if (weights->gated) {
-    ops.activate_gated(*weights, gate_up, feed);
+    with_input(x, [&](const auto& input) { ops.gated_linear(input, *weights, gate_up, feed); });
     return feed;
   }
+  linear(x, weights, gate_up);
   ops.activate(activation, gate_up.columns(0, width), &up, feed);
   return feed;
 }

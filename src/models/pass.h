@@ -120,6 +120,12 @@ class Pass {
 
  private:
   NormOp::Args norm_args(Matrix x, const Vector* weight, Matrix out) const;
+  template <class Run>
+  void with_input(const Normed& x, Run run);
+  template <class Run>
+  void with_input(Matrix x, Run run) {
+    run(x);
+  }
   template <class X>
   Matrix gate(const X& x, const Linear* gate_up, Activation activation);
 

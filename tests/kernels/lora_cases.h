@@ -20,6 +20,10 @@ struct LoraCase {
   bool runs = false;  // neighbouring rows have the same adapter, as in a prompt
 };
 
+inline std::vector<std::vector<int32_t>> many_ranks(const std::vector<int32_t>& ranks, size_t adapters) {
+  return std::vector(adapters, ranks);
+}
+
 inline std::vector<LoraCase> lora_cases() {
   return {
       {"one row", 1, 64, {48}, {{8}}},
@@ -30,6 +34,13 @@ inline std::vector<LoraCase> lora_cases() {
       {"the largest rank", 9, 96, {40, 24}, {{256, 256}, {1, 256}}},
       {"an embedding", 19, 50, {72}, {{4}, {11}}, true},
       {"gate and up alternate", 70, 64, {64, 64}, {{8, 4}, {0, 3}, {16, 16}}, false, 8, true},
+      {"a decode of many adapters", 32, 1024, {512, 136, 128}, many_ranks({16, 16, 16}, 12)},
+      {"a decode of one adapter", 37, 4168, {1032}, {{16}}},
+      {"a full decode of one adapter", 64, 2048, {320, 64}, {{64, 8}}, false, 0, true},
+      {"large ranks in a decode", 21, 264, {136, 72}, {{256, 130}, {64, 0}, {40, 200}, {1, 0}}},
+      {"unaligned parts in a decode", 18, 512, {65, 7, 120}, {{16, 5, 1}, {0, 33, 16}}},
+      {"gate and up in a decode", 40, 320, {200, 200}, {{16, 16}, {8, 0}, {0, 5}, {64, 80}}, false, 8},
+      {"gate, then up, in a decode", 9, 640, {1032, 1032}, {{16, 16}, {0, 4}}},
   };
 }
 
@@ -94,6 +105,11 @@ class LoraBatch {
   }
 
   std::vector<LoraWeights> table_at(const std::byte* memory) const { return lora_table(weights, offsets, memory); }
+  int64_t most_rank() const {
+    int64_t most = 0;
+    for (const LoraWeights& w : weights) most = std::max<int64_t>(most, w.rank);
+    return most;
+  }
 
   LoraOp::Problem problem;
   TestMatrix x, y;

@@ -27,7 +27,7 @@ struct LoraWeights {
     int64_t at = 0;                // of its B, in elements
     // Gate and up of some GPU layouts alternate in groups of this many columns; 0: the columns are adjacent.
     int32_t group = 0;
-    int32_t column_of(int32_t c) const { return column + (group == 0 ? c : c / group * 2 * group + c % group); }
+    constexpr int32_t column_of(int32_t c) const { return column + (group == 0 ? c : c / group * 2 * group + c % group); }
   };
   const std::byte* a = nullptr;  // [rank][k]; of an embedding [k][rank]; null: this layer has no adapter
   const std::byte* b = nullptr;  // the parts' transposed B, [part.rank][part.cols] each; the scale is included
@@ -57,6 +57,7 @@ struct LoraOp {
     int64_t parts = 1;
     bool embedding = false;    // x is a one-hot row, given as an id: A x is a row of A
     bool alternating = false;  // parts have groups
+    bool invariant = false;    // a result may not depend on the number of rows, either
     friend bool operator==(const Problem&, const Problem&) = default;
     int64_t most_rank() const { return parts * LoraWeights::kMostRank; }
   };
@@ -70,6 +71,16 @@ struct LoraOp {
     const int32_t* adapters = nullptr;   // [rows]: index in `table`; -1: none
     const LoraWeights* table = nullptr;  // of this layer, by adapter; in device memory
     Matrix y;                            // [rows, n]
+    int64_t most_rank = 0;               // largest sum of ranks of an adapter for this layer; 0: unknown
+    // Second half of a shared norm or null: x is NormAhead::scaled of LinearOp, and the kernel divides A x by the root
+    // mean square of the row. Only for kernels with shares_between().
+    const float* squares = nullptr;  // [rows][k / NormAhead::kPart]
+    float epsilon = 0;
+    // The activation behind a gated layer, of all rows, or no data: y has the columns of gate and up in groups of
+    // gate_group as LinearLayout::gate_group() has it, and feed = silu(gate) * up with the adapters added; y keeps its
+    // values. Only for kernels with takes_along().
+    Matrix feed;  // [rows, n / 2]
+    int32_t gate_group = 0;
 
     // Host only. `chosen` is -1 if the sequence ended; its output is unused then.
     int32_t id(int64_t row) const {

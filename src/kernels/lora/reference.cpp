@@ -57,11 +57,11 @@ const Kernel<LoraOp>* LoraOp::reference() {
 }
 
 std::string to_string(const LoraOp::Problem& p) {
-  return fmt::format("lora {}{} n={} k={} parts={} rows={}", name(p.format),
+  return fmt::format("lora {}{} n={} k={} parts={} rows={}{}", name(p.format),
                      p.embedding     ? " embedding"
                      : p.alternating ? " alternating"
                                      : "",
-                     p.n, p.k, p.parts, p.rows);
+                     p.n, p.k, p.parts, p.rows, p.invariant ? " invariant" : "");
 }
 
 }  // namespace millrace

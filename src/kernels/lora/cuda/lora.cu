@@ -1,6 +1,7 @@
 #include "hardware/cuda_device.h"
 #include "kernels/cuda/convert.h"
 #include "kernels/cuda/cost.h"
+#include "kernels/lora/cuda/launch.h"
 #include "kernels/lora/cuda/lora.cuh"
 
 namespace millrace {
@@ -78,9 +79,11 @@ class CudaLora final : public Kernel<LoraOp> {
 
 }  // namespace
 
-KernelList<LoraOp> LoraOp::cuda() {
+const Kernel<LoraOp>& cuda_lora_any() {
   static const CudaLora kernel;
-  return {&kernel};
+  return kernel;
 }
+
+KernelList<LoraOp> LoraOp::cuda() { return {&cuda_lora_decode(), &cuda_lora_any()}; }
 
 }  // namespace millrace

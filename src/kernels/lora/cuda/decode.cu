@@ -1,0 +1,120 @@
+#include "kernels/lora/cuda/decode_expand.cuh"
+#include "kernels/lora/cuda/decode_shrink.cuh"
+
+#include <iterator>
+
+namespace millrace {
+namespace {
+
+// inner of the group: what a block computes, it sends to all blocks of the cluster. The last pass is left to receive.
+template <class T>
+__device__ __forceinline__ void shrink_group(const LoraDecodeParams& p, const LoraWeights& w,
+                                             const LoraGroupRows& group, const LoraSums& sums, float* factors,
+                                             uint64_t* barriers) {
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const T* x = lane / 4 < group.count ? static_cast<const T*>(p.x.data) + group.row(lane / 4) * p.x.stride : nullptr;
+  for (int first = 0; first < w.rank; first += kPassRanks) {
+    const int ranks = min(kPassRanks, (w.rank - first + 15) / 16 * 16), buffer = first / kPassRanks % 2;
+    if (first > 0) {
+      const int done = first - kPassRanks;
+      receive_inner(p, sums, done, kPassRanks, factors, barriers);
+    }
+    if (threadIdx.x == 0)
+      arrive_expecting(barriers + buffer, static_cast<uint32_t>(kLoraCluster * ranks * kLoraGroup * sizeof(float)));
+    shrink_ranks<T>(p, w, first, ranks / 16, x, sums.of_warps + warp * p.pass_floats());
+    wait_for_predecessors();
+    if (first == 0) {
+      if (warp < group.count) {
+        const float factor = inner_factor(p, group.row(warp));
+        if (lane == 0) factors[warp] = factor;
+      } else if (lane == 0) {
+        factors[warp] = 0;
+      }
+      __syncwarp();
+      cluster_wait();  // the other blocks have started
+    }
+    __syncthreads();
+    send_inner(p, sums, ranks, buffer, barriers + buffer);
+  }
+}
+
+template <class T, class Y, bool kGated>
+__global__ void __launch_bounds__(kDecodeThreads, 2) lora_decode(const __grid_constant__ LoraDecodeParams p) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL              // never launched elsewhere
+  static_assert(kDecodeWarps == kLoraGroup);  // a warp for the factor of each row
+  allow_dependents();
+  const LoraGroupRows found = find_lora_group(p, kGated);
+  if (found.count == 0) {
+    // The grid may not end before the preceding kernel does, since the next kernel waits for this grid only.
+    if (blockIdx.x == 0) wait_for_predecessors();
+    return;
+  }
+  extern __shared__ float memory[];
+  __shared__ alignas(16) uint32_t words[sizeof(LoraWeights) / sizeof(uint32_t)];
+  __shared__ alignas(8) uint64_t barriers[2];
+  __shared__ float factors[kLoraGroup];
+  __shared__ alignas(8) uint8_t group_bytes[sizeof(LoraGroupRows)];  // not in registers, which are all in use
+  auto& group = reinterpret_cast<LoraGroupRows&>(group_bytes);
+  const int thread = static_cast<int>(threadIdx.x), group_row = thread % 32 / 4;
+  if (thread < static_cast<int>(std::size(words))) {
+    words[thread] = found.weights != nullptr ? reinterpret_cast<const uint32_t*>(found.weights)[thread] : 0;
+  }
+  if (thread == 0) {
+    group = found;
+    init_barrier(barriers, 1);
+    init_barrier(barriers + 1, 1);
+    publish_barriers();
+  }
+  __syncthreads();
+  const auto& w = reinterpret_cast<const LoraWeights&>(words);
+  const LoraSums sums(p, memory);
+  if (w.rank > 0) {
+    cluster_arrive();
+    prefetch_a<T>(p, w);
+    prefetch_b<T>(group, w);
+    shrink_group<T>(p, w, group, sums, factors, barriers);
+  }
+  wait_for_predecessors();
+  const auto finish_shrink = [&] {
+    if (w.rank == 0) return;
+    const int last = (w.rank - 1) / kPassRanks * kPassRanks;
+    receive_inner(p, sums, last, (w.rank - last + 15) / 16 * 16, factors, barriers);
+  };
+  const int row = group_row < group.count ? group.row(group_row) : -1;
+  Y* y = row >= 0 ? static_cast<Y*>(p.y.data) + row * p.y.stride : nullptr;
+  if constexpr (kGated) {
+    T* feed = static_cast<T*>(p.feed.data) + max(row, 0) * p.feed.stride;
+    expand_gated<T>(p, group, w, sums.inner, y, feed, finish_shrink);
+  } else {
+    expand_group<T>(p, group, w, sums.inner, y, finish_shrink);
+  }
+#endif
+}
+
+template <class T, class Y, bool kGated>
+CudaError launch_typed(const LoraDecodeParams& params, const CudaLaunch& launch) {
+  const size_t shared = params.shared_bytes();
+  constexpr size_t kAlwaysThere = 44 * 1024;  // besides static shared memory
+  if (shared > kAlwaysThere) {
+    const cudaError_t raised = cudaFuncSetAttribute(
+        lora_decode<T, Y, kGated>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
+    if (raised != cudaSuccess) return raised;
+  }
+  return launch_kernel(lora_decode<T, Y, kGated>, dim3(static_cast<unsigned>(params.rows * kLoraCluster)),
+                       kDecodeThreads, shared, launch, params, kLoraCluster);
+}
+
+template <class T>
+CudaError launch_halves(const LoraDecodeParams& params, const CudaLaunch& launch) {
+  if (params.feed.data != nullptr) return launch_typed<T, T, true>(params, launch);
+  return params.y.dtype == DType::F32 ? launch_typed<T, float, false>(params, launch)
+                                      : launch_typed<T, T, false>(params, launch);
+}
+
+}  // namespace
+
+CudaError launch_lora_decode(const LoraDecodeParams& params, DType format, const CudaLaunch& launch) {
+  return format == DType::F16 ? launch_halves<__half>(params, launch) : launch_halves<__nv_bfloat16>(params, launch);
+}
+
+}  // namespace millrace

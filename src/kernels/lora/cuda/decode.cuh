@@ -1,0 +1,72 @@
+// Low-rank adapters of a decode step in one launch: what its two halves, shrink (A x) and expand (B inner), share.
+//
+// Up to eight rows of one adapter are a group, which one cluster computes: its blocks divide k, send their sums to each
+// other and then divide the columns of y. Both halves are tensor-core products with the rows of the group as the side
+// of eight, so that A and B are read once for the group. Each lane loads 16 bytes of a row and takes its elements in an
+// order of its own, the same for both operands; nothing passes through shared memory but the sums.
+#pragma once
+
+#include "kernels/cuda/vectors.cuh"
+#include "kernels/linear/cuda/barrier.cuh"
+#include "kernels/lora/cuda/launch.h"
+
+namespace millrace {
+
+// Dynamic shared memory.
+struct LoraSums {
+  float *of_warps, *received, *inner;  // [warps][ranks][8], [buffers][blocks][ranks][8], [most_rank][8]
+  __device__ LoraSums(const LoraDecodeParams& p, float* memory)
+      : of_warps(memory),
+        received(memory + kDecodeWarps * p.pass_floats()),
+        inner(received + (p.most_rank > kPassRanks ? 2 : 1) * kLoraCluster * p.pass_floats()) {}
+};
+
+struct LoraGroupRows {
+  const LoraWeights* weights = nullptr;  // null: the layer stays as it is
+  int count = 0;                         // 0: the cluster has no work
+  int split = 0;                         // this cluster's among those that divide the columns of y
+  uint64_t rows = 0;                     // a bit for each; the first `count` count
+  __device__ int splits() const { return min(count, kLoraSplits); }
+  __device__ int row(int i) const {
+    uint64_t rest = rows;
+    for (; i > 0; --i) rest &= rest - 1;
+    return __ffsll(static_cast<long long>(rest)) - 1;
+  }
+};
+
+// Eight rows of an adapter are a group, and the clusters of the first ones compute it. For whole warps. Host copies
+// have written both tables before the step, so this need not wait for other kernels.
+__device__ inline LoraGroupRows find_lora_group(const LoraDecodeParams& p, bool gated) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, own = static_cast<int>(blockIdx.x) / kLoraCluster;
+  const int adapter = p.adapters[own];
+  const auto same = [&](int row) {
+    return uint64_t{__ballot_sync(~0u, row < p.rows && p.adapters[min(row, p.rows - 1)] == adapter)};
+  };
+  const uint64_t bit = uint64_t{1} << own;
+  uint64_t rows = same(lane) | same(lane + 32) << 32;
+  const LoraWeights* w = adapter >= 0 ? p.table + adapter : nullptr;
+  if (w == nullptr || w->a == nullptr) return {nullptr, gated ? 1 : 0, 0, bit};
+  const int before = __popcll(rows & (bit - 1)), index = before % kLoraGroup;
+  for (int i = index; i < before; ++i) rows &= rows - 1;  // those of earlier groups
+  const int count = min(kLoraGroup, __popcll(rows));
+  return {w, index < min(count, kLoraSplits) ? count : 0, index, rows};
+}
+
+// This block's part of `count` pieces of work.
+struct LoraShare {
+  int begin, end;
+  __device__ LoraShare(int count, int index, int of) {
+    const int each = (count + of - 1) / of;
+    begin = min(count, index * each);
+    end = min(count, begin + each);
+  }
+};
+
+// Requests constant bytes, a multiple of 16, for the L2 cache.
+__device__ inline void prefetch_bytes(const void* from, int bytes) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+#endif
+}
+
+}  // namespace millrace

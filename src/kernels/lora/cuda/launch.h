@@ -1,0 +1,42 @@
+// Launches of low-rank adapters on a GPU.
+#pragma once
+
+#include "kernels/cuda/launch.h"
+#include "kernels/lora/lora.h"
+
+namespace millrace {
+
+const Kernel<LoraOp>& cuda_lora_any();     // any problem; two launches
+const Kernel<LoraOp>& cuda_lora_decode();  // up to kMostDecodeRows rows on Hopper; one launch
+
+inline constexpr int kLoraCluster = 8;  // blocks: as many as every Hopper GPU can launch
+inline constexpr int kLoraGroup = 8;    // rows
+// Clusters that divide the columns of y of a group. Each computes A x, since that is faster than waiting for it.
+inline constexpr int kLoraSplits = 2;
+inline constexpr int kDecodeThreads = 256, kDecodeWarps = kDecodeThreads / 32;
+inline constexpr int kPassRanks = 64;       // rows of A that are computed at once
+inline constexpr int kTileColumns = 64;     // of a part of y, of a warp
+inline constexpr int kMostDecodeRows = 64;  // find_lora_group() has a bit for each
+
+struct LoraDecodeParams {
+  const LoraWeights* table;
+  const int32_t* adapters;
+  CudaMatrix x, y, feed;  // feed: of a gated layer
+  const float* squares;   // as in LoraOp::Args
+  float epsilon, scale;
+  int rows, k;
+  int half, gate_group;  // of a gated layer: columns of feed; as in LoraOp::Args
+  int most_rank;         // a multiple of 16
+  bool wide;             // rows of y are multiples of 16 bytes
+  constexpr int pass_ranks() const { return most_rank < kPassRanks ? most_rank : kPassRanks; }
+  constexpr int pass_floats() const { return pass_ranks() * kLoraGroup; }
+  size_t shared_bytes() const {
+    const int buffers = most_rank > kPassRanks ? 2 : 1;
+    return sizeof(float) *
+           static_cast<size_t>((kDecodeWarps + buffers * kLoraCluster) * pass_floats() + most_rank * kLoraGroup);
+  }
+};
+
+CudaError launch_lora_decode(const LoraDecodeParams& params, DType format, const CudaLaunch& launch);
+
+}  // namespace millrace
