@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "base/error.h"
 #include "hardware/cuda_device.h"
 #include "kernels/cuda/convert.h"
@@ -9,6 +11,12 @@ namespace {
 
 // Rows start at multiples of 16 bytes.
 bool is_aligned(const Matrix& m) { return m.stride % 8 == 0 && reinterpret_cast<uintptr_t>(m.data) % 16 == 0; }
+
+// As many clusters as give each warp one tile of columns.
+int splits_of(int64_t columns) {
+  constexpr int64_t kOfCluster = kTileColumns * kLoraCluster * kDecodeWarps;
+  return static_cast<int>(std::min<int64_t>(kLoraGroup, (columns + kOfCluster - 1) / kOfCluster));
+}
 
 class CudaLoraDecode final : public Kernel<LoraOp> {
  public:
@@ -51,6 +59,7 @@ class CudaLoraDecode final : public Kernel<LoraOp> {
                                   .k = static_cast<int>(a.x.cols),
                                   .half = static_cast<int>(a.feed.cols),
                                   .gate_group = a.gate_group,
+                                  .splits = splits_of(gated ? a.feed.cols : a.y.cols),
                                   .most_rank = static_cast<int>((rank + 15) / 16 * 16),
                                   .wide = is_aligned(a.y)};
     MR_ASSERT(!gated || (params.wide && is_aligned(a.feed) && a.gate_group % 8 == 0));

@@ -24,9 +24,8 @@ struct LoraSums {
 struct LoraGroupRows {
   const LoraWeights* weights = nullptr;  // null: the layer stays as it is
   int count = 0;                         // 0: the cluster has no work
-  int split = 0;                         // this cluster's among those that divide the columns of y
+  int split = 0, splits = 1;             // the columns of y are divided among so many clusters
   uint64_t rows = 0;                     // a bit for each; the first `count` count
-  __device__ int splits() const { return min(count, kLoraSplits); }
   __device__ int row(int i) const {
     uint64_t rest = rows;
     for (; i > 0; --i) rest &= rest - 1;
@@ -45,11 +44,12 @@ __device__ inline LoraGroupRows find_lora_group(const LoraDecodeParams& p, bool 
   const uint64_t bit = uint64_t{1} << own;
   uint64_t rows = same(lane) | same(lane + 32) << 32;
   const LoraWeights* w = adapter >= 0 ? p.table + adapter : nullptr;
-  if (w == nullptr || w->a == nullptr) return {nullptr, gated ? 1 : 0, 0, bit};
+  if (w == nullptr || w->a == nullptr) return {nullptr, gated ? 1 : 0, 0, 1, bit};
   const int before = __popcll(rows & (bit - 1)), index = before % kLoraGroup;
   for (int i = index; i < before; ++i) rows &= rows - 1;  // those of earlier groups
   const int count = min(kLoraGroup, __popcll(rows));
-  return {w, index < min(count, kLoraSplits) ? count : 0, index, rows};
+  const int splits = min(count, p.splits);
+  return {w, index < splits ? count : 0, index, splits, rows};
 }
 
 // This block's part of `count` pieces of work.

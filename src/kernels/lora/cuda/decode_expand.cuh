@@ -16,7 +16,7 @@ struct LoraTile {
 
 __device__ inline LoraShare tiles_of_block(const LoraGroupRows& group, int columns) {
   return {(columns + kTileColumns - 1) / kTileColumns, group.split * kLoraCluster + cluster_rank(),
-          group.splits() * kLoraCluster};
+          group.splits * kLoraCluster};
 }
 
 // The i-th tile of this block.

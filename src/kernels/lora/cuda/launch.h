@@ -9,10 +9,10 @@ namespace millrace {
 const Kernel<LoraOp>& cuda_lora_any();     // any problem; two launches
 const Kernel<LoraOp>& cuda_lora_decode();  // up to kMostDecodeRows rows on Hopper; one launch
 
-inline constexpr int kLoraCluster = 8;  // blocks: as many as every Hopper GPU can launch
-inline constexpr int kLoraGroup = 8;    // rows
-// Clusters that divide the columns of y of a group. Each computes A x, since that is faster than waiting for it.
-inline constexpr int kLoraSplits = 2;
+// Blocks: 32 clusters are then about one block for each multiprocessor, which leaves room for a block of the next
+// kernel to request its weights.
+inline constexpr int kLoraCluster = 4;
+inline constexpr int kLoraGroup = 8;  // rows
 inline constexpr int kDecodeThreads = 256, kDecodeWarps = kDecodeThreads / 32;
 inline constexpr int kPassRanks = 64;       // rows of A that are computed at once
 inline constexpr int kTileColumns = 64;     // of a part of y, of a warp
@@ -26,8 +26,10 @@ struct LoraDecodeParams {
   float epsilon, scale;
   int rows, k;
   int half, gate_group;  // of a gated layer: columns of feed; as in LoraOp::Args
-  int most_rank;         // a multiple of 16
-  bool wide;             // rows of y are multiples of 16 bytes
+  // Most clusters that divide the columns of y of a group. Each computes A x, which is faster than waiting for it.
+  int splits;
+  int most_rank;  // a multiple of 16
+  bool wide;      // rows of y are multiples of 16 bytes
   constexpr int pass_ranks() const { return most_rank < kPassRanks ? most_rank : kPassRanks; }
   constexpr int pass_floats() const { return pass_ranks() * kLoraGroup; }
   size_t shared_bytes() const {
