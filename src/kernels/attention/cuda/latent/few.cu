@@ -77,9 +77,10 @@ Entry entry_of(DType kv, Softmax softmax) {
   return kv == DType::F16 ? entry_of<__half>(softmax) : entry_of<__nv_bfloat16>(softmax);
 }
 
-// Clusters of 1, 2, 4 and 8 blocks that run at once. The driver is asked once per kernel: the first step of a shape is
-// not recorded.
-using Places = std::array<int, 4>;
+// Clusters of 1, 2, 4, 8 and 16 blocks that run at once. The driver is asked once per kernel: the first step of a shape
+// is not recorded.
+using Places = std::array<int, 5>;
+static_assert(FewTile::kMostRanks == 1 << (std::tuple_size_v<Places> - 1));
 const Places& places(Entry entry) {
   auto& known = per_cuda_device<std::map<Entry, Places>>();
   const auto found = known.find(entry);

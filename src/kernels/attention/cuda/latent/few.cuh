@@ -1,6 +1,7 @@
-// Latent attention on Hopper for few query rows. A cluster of blocks takes a tile of 16 query rows (tokens times heads)
-// of a sequence and divides its positions. In each block a warp streams chunks of 64 latent rows by bulk copies, and
-// eight warps multiply (few_rows.cuh). No second kernel: the blocks send each other their sums (few_sums.cuh).
+// Latent attention on Hopper for few query rows. A cluster of up to 16 blocks takes a tile of 16 query rows (tokens
+// times heads) of a sequence and divides its positions. In each block a warp streams chunks of 64 latent rows by bulk
+// copies, and eight warps multiply (few_rows.cuh). No second kernel: the blocks send each other their sums
+// (few_sums.cuh).
 //
 // This file: parameters, shared memory, and the warp that copies.
 #pragma once
@@ -20,7 +21,7 @@ struct LatentFewParams {
 struct FewTile {
   static constexpr int kTokens = 64, kLatent = 512, kKey = 576, kPanels = kKey / 64;
   static constexpr int kWarps = 8, kMultiplying = kWarps * 32, kThreads = kMultiplying + 128;
-  static constexpr int kStages = 2, kMostRanks = 8;
+  static constexpr int kStages = 2, kMostRanks = 16;
   static constexpr int kPanelBytes = kTokens * 128, kChunkBytes = kPanels * kPanelBytes;
   static constexpr int kQueryPanelBytes = kTileRows * 128, kQueryBytes = kPanels * kQueryPanelBytes;
   static constexpr int kScores = kWarps * 2 * 32;  // float4; of a chunk: [half of the columns][16 positions][8][lane]

@@ -35,19 +35,21 @@ __device__ inline uint32_t barrier_at(const FewSpace& space, int rank) {
   return address;
 }
 
-// A warp sends its columns to the rank that owns them, and warp i the rows' largest scores and totals to rank i.
+// Each warp sends its columns to the ranks that own them, and the rows' largest scores and totals to every eighth rank.
 __device__ inline void send_few_sums(const FewSpace& space, const FewSums& sums, int rank, int ranks) {
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int shift = __clz(ranks) - 25, each = 1 << shift;  // groups of columns of a rank: kGroups / ranks
-  const int owner = warp * 8 >> shift, first = warp * 8 & (each - 1);
-  const uint32_t to = address_at(space.sums + (rank * each + first) * 32 + lane, owner);
-  const uint32_t barrier = barrier_at(space, owner);
 #pragma unroll
-  for (int n = 0; n < 8; ++n)
-    send_four(to + n * 32 * 16, sums.o[n][0], sums.o[n][1], sums.o[n][2], sums.o[n][3], barrier);
-  if (warp >= ranks || lane % 4 != 0) return;
-  send_four(address_at(space.summaries + rank * 8 + lane / 4, warp), sums.largest[0], sums.total[0], sums.largest[1],
-            sums.total[1], barrier_at(space, warp));
+  for (int n = 0; n < 8; ++n) {
+    const int group = warp * 8 + n, owner = group >> shift, place = rank * each + (group & (each - 1));
+    send_four(address_at(space.sums + place * 32 + lane, owner), sums.o[n][0], sums.o[n][1], sums.o[n][2], sums.o[n][3],
+              barrier_at(space, owner));
+  }
+  if (lane % 4 != 0) return;
+  for (int to = warp; to < ranks; to += FewTile::kWarps) {
+    send_four(address_at(space.summaries + rank * 8 + lane / 4, to), sums.largest[0], sums.total[0], sums.largest[1],
+              sums.total[1], barrier_at(space, to));
+  }
 }
 
 __device__ inline void wait_for_few_sums(const FewSpace& space) {
@@ -116,6 +118,7 @@ __device__ void add_few_sums(const DecodeParams& p, const Segment& s, const FewS
   const FewStore store(p, s, largest, total);
 #pragma unroll
   for (int group = 0; group < kEach; group += FewTile::kWarps) {
+    if (group + warp >= kEach) break;
     float4 sum = {};
 #pragma unroll
     for (int r = 0; r < kRanks; ++r) {
@@ -142,7 +145,8 @@ __device__ inline void finish_few(const DecodeParams& p, const Segment& s, const
   wait_for_few_sums(space);
   if (p.ranks == 2) return add_few_sums<2>(p, s, space, rank);
   if (p.ranks == 4) return add_few_sums<4>(p, s, space, rank);
-  add_few_sums<8>(p, s, space, rank);
+  if (p.ranks == 8) return add_few_sums<8>(p, s, space, rank);
+  add_few_sums<16>(p, s, space, rank);
 }
 #endif
 
