@@ -150,7 +150,8 @@ TEST(LoraMemory, BuffersAreOfTheLayersThatTheGivenAdaptersChange) {
     }
     return int64_t{0};
   };
-  for (const char* what : {"activations", "workspace"}) EXPECT_LT(line(*only, what), line(*any, what)) << what;
+  EXPECT_LT(line(*only, "activations"), line(*any, "activations"));
+  EXPECT_LE(line(*only, "workspace"), line(*any, "workspace"));
   only->rank().tables().usual_adapter = only->rank().adapters().find("a")->slot;
   double largest = 0, error = 0;
   const auto rows = all_logits(*only, expected.tokens, length);
