@@ -4,7 +4,8 @@
 // A layer may be several matrices of the file stacked along its outputs (q, k and v). Each is a part with a rank of its
 // own: the A of all parts are stacked, and each B adds to the columns of its part.
 //
-// A result does not depend on the other rows: each dot product runs over k in the same order for any batch.
+// A result does not depend on the other rows: each dot product runs over k in the same order for any batch that a kernel
+// runs. Problem::invariant asks for a kernel of all batches.
 #pragma once
 
 #include <algorithm>

@@ -9,30 +9,17 @@ namespace {
 // inner of the group: what a block computes, it sends to all blocks of the cluster. The last pass is left to receive.
 template <class T>
 __device__ __forceinline__ void shrink_group(const LoraDecodeParams& p, const LoraWeights& w,
-                                             const LoraGroupRows& group, const LoraSums& sums, float* factors,
-                                             uint64_t* barriers) {
+                                             const LoraGroupRows& group, const LoraSums& sums, uint64_t* barriers) {
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const T* x = lane / 4 < group.count ? static_cast<const T*>(p.x.data) + group.row(lane / 4) * p.x.stride : nullptr;
   for (int first = 0; first < w.rank; first += kPassRanks) {
     const int ranks = min(kPassRanks, (w.rank - first + 15) / 16 * 16), buffer = first / kPassRanks % 2;
-    if (first > 0) {
-      const int done = first - kPassRanks;
-      receive_inner(p, sums, done, kPassRanks, factors, barriers);
-    }
+    if (first > 0) receive_inner(p, sums, first - kPassRanks, kPassRanks, barriers);
     if (threadIdx.x == 0)
       arrive_expecting(barriers + buffer, static_cast<uint32_t>(kLoraCluster * ranks * kLoraGroup * sizeof(float)));
     shrink_ranks<T>(p, w, first, ranks / 16, x, sums.of_warps + warp * p.pass_floats());
-    wait_for_predecessors();
-    if (first == 0) {
-      if (warp < group.count) {
-        const float factor = inner_factor(p, group.row(warp));
-        if (lane == 0) factors[warp] = factor;
-      } else if (lane == 0) {
-        factors[warp] = 0;
-      }
-      __syncwarp();
-      cluster_wait();  // the other blocks have started
-    }
+    __syncwarp();
+    if (first == 0) cluster_wait();  // the other blocks have started
     __syncthreads();
     send_inner(p, sums, ranks, buffer, barriers + buffer);
   }
@@ -55,7 +42,7 @@ __global__ void __launch_bounds__(kDecodeThreads, 2) lora_decode(const __grid_co
   __shared__ float factors[kLoraGroup];
   __shared__ alignas(8) uint8_t group_bytes[sizeof(LoraGroupRows)];  // not in registers, which are all in use
   auto& group = reinterpret_cast<LoraGroupRows&>(group_bytes);
-  const int thread = static_cast<int>(threadIdx.x), group_row = thread % 32 / 4;
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, group_row = thread % 32 / 4;
   if (thread < static_cast<int>(std::size(words))) {
     words[thread] = found.weights != nullptr ? reinterpret_cast<const uint32_t*>(found.weights)[thread] : 0;
   }
@@ -72,21 +59,23 @@ __global__ void __launch_bounds__(kDecodeThreads, 2) lora_decode(const __grid_co
     cluster_arrive();
     prefetch_a<T>(p, w);
     prefetch_b<T>(group, w);
-    shrink_group<T>(p, w, group, sums, factors, barriers);
+    shrink_group<T>(p, w, group, sums, barriers);
   }
   wait_for_predecessors();
   const auto finish_shrink = [&] {
     if (w.rank == 0) return;
+    const float factor = warp < group.count ? inner_factor(p, group.row(warp)) : 0;
+    if (thread % 32 == 0) factors[warp] = factor;
     const int last = (w.rank - 1) / kPassRanks * kPassRanks;
-    receive_inner(p, sums, last, (w.rank - last + 15) / 16 * 16, factors, barriers);
+    receive_inner(p, sums, last, (w.rank - last + 15) / 16 * 16, barriers);
   };
   const int row = group_row < group.count ? group.row(group_row) : -1;
   Y* y = row >= 0 ? static_cast<Y*>(p.y.data) + row * p.y.stride : nullptr;
   if constexpr (kGated) {
     T* feed = static_cast<T*>(p.feed.data) + max(row, 0) * p.feed.stride;
-    expand_gated<T>(p, group, w, sums.inner, y, feed, finish_shrink);
+    expand_gated<T>(p, group, w, sums.inner, factors, y, feed, finish_shrink);
   } else {
-    expand_group<T>(p, group, w, sums.inner, y, finish_shrink);
+    expand_group<T>(p, group, w, sums.inner, factors, y, finish_shrink);
   }
 #endif
 }

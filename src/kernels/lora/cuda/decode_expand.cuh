@@ -88,16 +88,17 @@ __device__ __forceinline__ BStep load_first_b(const LoraWeights& w, LoraTile til
   return load_b<kWide>(part, reinterpret_cast<const T*>(w.b) + part.at, tile.index, 0);
 }
 
-// sums += 16 ranks of B times inner, [ranks][8]. A value of inner is the sum of two 16-bit numbers: the upper half of
-// the operand has the first one, the lower half the rest.
+// sums += 16 ranks of B times inner, [ranks][8], and the factor of the row. A value of inner is the sum of two 16-bit
+// numbers: the upper half of the operand has the first one, the lower half the rest.
 template <class T>
-__device__ __forceinline__ void multiply_b(const BStep& b, const float* inner, int ranks, float (&sums)[8][4]) {
+__device__ __forceinline__ void multiply_b(const BStep& b, const float* inner, float factor, int ranks,
+                                           float (&sums)[8][4]) {
   const int group_row = static_cast<int>(threadIdx.x) % 32 / 4;
   uint32_t first[2] = {}, rest[2] = {};
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const int rank = BStep::row(i);
-    const float value = rank < ranks ? inner[rank * kLoraGroup + group_row] : 0;
+    const float value = rank < ranks ? factor * inner[rank * kLoraGroup + group_row] : 0;
     const T near = from_float<T>(value), left = from_float<T>(value - to_float(near));
     first[i / 2] |= uint32_t{reinterpret_cast<const uint16_t&>(near)} << i % 2 * 16;
     rest[i / 2] |= uint32_t{reinterpret_cast<const uint16_t&>(left)} << i % 2 * 16;
@@ -113,15 +114,16 @@ __device__ __forceinline__ void multiply_b(const BStep& b, const float* inner, i
 // This lane's 16 columns of B inner, of which `b` is the first step.
 template <bool kWide, class T>
 __device__ __forceinline__ void expand_tile(const LoraWeights& w, LoraTile tile, BStep b, const float* inner,
-                                            float (&out)[kLaneColumns]) {
+                                            const float* factors, float (&out)[kLaneColumns]) {
   float sums[8][4] = {};
   __syncwarp();
   if (tile.part >= 0) {
     const LoraWeights::Part& part = w.part[tile.part];
     const T* from = reinterpret_cast<const T*>(w.b) + part.at;
+    const float factor = factors[threadIdx.x % 32 / 4];
 #pragma unroll 1
     for (int step = 0;;) {
-      multiply_b<T>(b, inner + (part.first + step * 16) * kLoraGroup, part.rank - step * 16, sums);
+      multiply_b<T>(b, inner + (part.first + step * 16) * kLoraGroup, factor, part.rank - step * 16, sums);
       if (++step * 16 >= part.rank) break;
       b = load_b<kWide>(part, from, tile.index, step);
     }
@@ -186,7 +188,8 @@ class AddedEight {
 // after the first B and y were requested and before inner is read.
 template <class T, class Y, class Begin>
 __device__ __forceinline__ void expand_group(const LoraDecodeParams& p, const LoraGroupRows& group,
-                                             const LoraWeights& w, const float* inner, Y* y, Begin begin) {
+                                             const LoraWeights& w, const float* inner, const float* factors, Y* y,
+                                             Begin begin) {
   int index = static_cast<int>(threadIdx.x) / 32;
   LoraTile tile = find_tile(group, w, index);
   BStep b = load_first_b<false, T>(w, tile);
@@ -198,7 +201,7 @@ __device__ __forceinline__ void expand_group(const LoraDecodeParams& p, const Lo
     if (is_first) begin();
     if (tile.part < 0) break;
     float out[kLaneColumns];
-    expand_tile<false, T>(w, tile, b, inner, out);
+    expand_tile<false, T>(w, tile, b, inner, factors, out);
     tile = find_tile(group, w, index += kDecodeWarps);
     b = load_first_b<false, T>(w, tile);
     low.add(out);
@@ -209,8 +212,8 @@ __device__ __forceinline__ void expand_group(const LoraDecodeParams& p, const Lo
 // feed = silu(gate) * up with both adapters added.
 template <class T, class Begin>
 __device__ __forceinline__ void expand_gated(const LoraDecodeParams& p, const LoraGroupRows& group,
-                                             const LoraWeights& w, const float* inner, const T* y, T* feed,
-                                             Begin begin) {
+                                             const LoraWeights& w, const float* inner, const float* factors, const T* y,
+                                             T* feed, Begin begin) {
   const auto part_of = [&](bool up) {
     for (int i = 0; i < w.parts; ++i) {
       if ((w.part[i].column > 0) == up) return i;
@@ -236,8 +239,8 @@ __device__ __forceinline__ void expand_gated(const LoraDecodeParams& p, const Lo
     if (is_first) begin();
     if (tile >= share.end) break;
     float gate[kLaneColumns], up[kLaneColumns];
-    expand_tile<true, T>(w, {gate_part, tile}, gate_b, inner, gate);
-    expand_tile<true, T>(w, {up_part, tile}, up_b, inner, up);
+    expand_tile<true, T>(w, {gate_part, tile}, gate_b, inner, factors, gate);
+    expand_tile<true, T>(w, {up_part, tile}, up_b, inner, factors, up);
     tile += kDecodeWarps;
     gate_b = first_b(gate_part), up_b = first_b(up_part);
 #pragma unroll

@@ -105,7 +105,7 @@ __device__ inline void send_inner(const LoraDecodeParams& p, const LoraSums& sum
 
 // Adds up what all blocks have sent.
 __device__ inline void receive_inner(const LoraDecodeParams& p, const LoraSums& sums, int first_rank, int ranks,
-                                     const float* factors, uint64_t* barriers) {
+                                     uint64_t* barriers) {
   const int pass = first_rank / kPassRanks, buffer = pass % 2;
   wait_barrier_cluster(barriers + buffer, static_cast<uint32_t>(pass / 2 % 2));
   const float* received = sums.received + buffer * kLoraCluster * p.pass_floats();
@@ -114,7 +114,7 @@ __device__ inline void receive_inner(const LoraDecodeParams& p, const LoraSums& 
     float sum = 0;
 #pragma unroll
     for (int block = 0; block < kLoraCluster; ++block) sum += received[block * p.pass_floats() + i];
-    sums.inner[first_rank * kLoraGroup + i] = sum * factors[i % kLoraGroup];
+    sums.inner[first_rank * kLoraGroup + i] = sum;
   }
   __syncthreads();
 }
