@@ -13,14 +13,17 @@ namespace {
 bool is_aligned(const Matrix& m) { return m.stride % 8 == 0 && reinterpret_cast<uintptr_t>(m.data) % 16 == 0; }
 
 // As many clusters as give each warp one tile of columns.
-int splits_of(int64_t columns) {
-  constexpr int64_t kOfCluster = kTileColumns * kLoraCluster * kDecodeWarps;
-  return static_cast<int>(std::min<int64_t>(kLoraGroup, (columns + kOfCluster - 1) / kOfCluster));
+int splits_of(int64_t columns, int cluster) {
+  const int64_t of_cluster = int64_t{kTileColumns} * kDecodeWarps * cluster;
+  return static_cast<int>(std::min<int64_t>(kLoraGroup, (columns + of_cluster - 1) / of_cluster));
 }
 
 class CudaLoraDecode final : public Kernel<LoraOp> {
  public:
-  std::string_view name() const override { return "cuda_decode"; }
+  CudaLoraDecode(std::string_view name, int cluster, const CudaLoraDecode* base)
+      : name_(name), cluster_(cluster), base_(base) {}
+  std::string_view name() const override { return name_; }
+  const Kernel* variant_of(const Problem&, const Hardware&) const override { return base_; }
   bool can_run(const Problem& p, const Hardware& hardware) const override {
     return is_gpu(hardware) && starts_early(hardware) && p.format != DType::F32 && !p.embedding && !p.invariant &&
            p.rows <= kMostDecodeRows && p.k % 8 == 0;
@@ -57,20 +60,33 @@ class CudaLoraDecode final : public Kernel<LoraOp> {
                                   .scale = a.scale,
                                   .rows = static_cast<int>(a.y.rows),
                                   .k = static_cast<int>(a.x.cols),
+                                  .cluster = cluster_,
                                   .half = static_cast<int>(a.feed.cols),
                                   .gate_group = a.gate_group,
-                                  .splits = splits_of(gated ? a.feed.cols : a.y.cols),
+                                  .splits = splits_of(gated ? a.feed.cols : a.y.cols, cluster_),
                                   .most_rank = static_cast<int>((rank + 15) / 16 * 16),
                                   .wide = is_aligned(a.y)};
     MR_ASSERT(!gated || (params.wide && is_aligned(a.feed) && a.gate_group % 8 == 0));
     check_launch(launch_lora_decode(params, a.format, cuda_launch(executor)), "starting lora");
   }
+
+ private:
+  std::string_view name_;
+  int cluster_;
+  const CudaLoraDecode* base_;
 };
+
+const CudaLoraDecode& decode() {
+  static const CudaLoraDecode kernel("cuda_decode", 4, nullptr);
+  return kernel;
+}
 
 }  // namespace
 
-const Kernel<LoraOp>& cuda_lora_decode() {
-  static const CudaLoraDecode kernel;
+const Kernel<LoraOp>& cuda_lora_decode() { return decode(); }
+
+const Kernel<LoraOp>& cuda_lora_decode_wide() {
+  static const CudaLoraDecode kernel("cuda_decode-wide", 8, &decode());
   return kernel;
 }
 

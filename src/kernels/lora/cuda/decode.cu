@@ -16,7 +16,7 @@ __device__ __forceinline__ void shrink_group(const LoraDecodeParams& p, const Lo
     const int ranks = min(kPassRanks, (w.rank - first + 15) / 16 * 16), buffer = first / kPassRanks % 2;
     if (first > 0) receive_inner(p, sums, first - kPassRanks, kPassRanks, barriers);
     if (threadIdx.x == 0)
-      arrive_expecting(barriers + buffer, static_cast<uint32_t>(kLoraCluster * ranks * kLoraGroup * sizeof(float)));
+      arrive_expecting(barriers + buffer, static_cast<uint32_t>(p.cluster * ranks * kLoraGroup * sizeof(float)));
     shrink_ranks<T>(p, w, first, ranks / 16, x, sums.of_warps + warp * p.pass_floats());
     __syncwarp();
     if (first == 0) cluster_wait();  // the other blocks have started
@@ -89,8 +89,8 @@ CudaError launch_typed(const LoraDecodeParams& params, const CudaLaunch& launch)
         lora_decode<T, Y, kGated>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
     if (raised != cudaSuccess) return raised;
   }
-  return launch_kernel(lora_decode<T, Y, kGated>, dim3(static_cast<unsigned>(params.rows * kLoraCluster)),
-                       kDecodeThreads, shared, launch, params, kLoraCluster);
+  return launch_kernel(lora_decode<T, Y, kGated>, dim3(static_cast<unsigned>(params.rows * params.cluster)),
+                       kDecodeThreads, shared, launch, params, params.cluster);
 }
 
 template <class T>

@@ -18,13 +18,13 @@ struct LoraSums {
   __device__ LoraSums(const LoraDecodeParams& p, float* memory)
       : of_warps(memory),
         received(memory + kDecodeWarps * p.pass_floats()),
-        inner(received + (p.most_rank > kPassRanks ? 2 : 1) * kLoraCluster * p.pass_floats()) {}
+        inner(received + (p.most_rank > kPassRanks ? 2 : 1) * p.cluster * p.pass_floats()) {}
 };
 
 struct LoraGroupRows {
   const LoraWeights* weights = nullptr;  // null: the layer stays as it is
   int count = 0;                         // 0: the cluster has no work
-  int split = 0, splits = 1;             // the columns of y are divided among so many clusters
+  int block = 0, blocks = 1;             // this one among those that divide the columns of y
   uint64_t rows = 0;                     // a bit for each; the first `count` count
   __device__ int row(int i) const {
     uint64_t rest = rows;
@@ -36,7 +36,7 @@ struct LoraGroupRows {
 // Eight rows of an adapter are a group, and the clusters of the first ones compute it. For whole warps. Host copies
 // have written both tables before the step, so this need not wait for other kernels.
 __device__ inline LoraGroupRows find_lora_group(const LoraDecodeParams& p, bool gated) {
-  const int lane = static_cast<int>(threadIdx.x) % 32, own = static_cast<int>(blockIdx.x) / kLoraCluster;
+  const int lane = static_cast<int>(threadIdx.x) % 32, own = static_cast<int>(blockIdx.x) >> (31 - __clz(p.cluster));
   const int adapter = p.adapters[own];
   const auto same = [&](int row) {
     return uint64_t{__ballot_sync(~0u, row < p.rows && p.adapters[min(row, p.rows - 1)] == adapter)};
@@ -44,12 +44,12 @@ __device__ inline LoraGroupRows find_lora_group(const LoraDecodeParams& p, bool 
   const uint64_t bit = uint64_t{1} << own;
   uint64_t rows = same(lane) | same(lane + 32) << 32;
   const LoraWeights* w = adapter >= 0 ? p.table + adapter : nullptr;
-  if (w == nullptr || w->a == nullptr) return {nullptr, gated ? 1 : 0, 0, 1, bit};
+  if (w == nullptr || w->a == nullptr) return {nullptr, gated ? 1 : 0, cluster_rank(), p.cluster, bit};
   const int before = __popcll(rows & (bit - 1)), index = before % kLoraGroup;
   for (int i = index; i < before; ++i) rows &= rows - 1;  // those of earlier groups
   const int count = min(kLoraGroup, __popcll(rows));
   const int splits = min(count, p.splits);
-  return {w, index < splits ? count : 0, index, splits, rows};
+  return {w, index < splits ? count : 0, index * p.cluster + cluster_rank(), splits * p.cluster, rows};
 }
 
 // This block's part of `count` pieces of work.

@@ -15,8 +15,7 @@ struct LoraTile {
 };
 
 __device__ inline LoraShare tiles_of_block(const LoraGroupRows& group, int columns) {
-  return {(columns + kTileColumns - 1) / kTileColumns, group.split * kLoraCluster + cluster_rank(),
-          group.splits * kLoraCluster};
+  return {(columns + kTileColumns - 1) / kTileColumns, group.block, group.blocks};
 }
 
 // The i-th tile of this block.

@@ -14,8 +14,7 @@ __device__ __forceinline__ void shrink_tiles(const LoraDecodeParams& p, const Lo
                                              const T* x, float* sums_of_warp) {
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int row = lane / 4, first_column = lane % 4 * 8;
-  const LoraShare chunks((p.k + kChunk - 1) / kChunk, cluster_rank() * kDecodeWarps + warp,
-                         kLoraCluster * kDecodeWarps);
+  const LoraShare chunks((p.k + kChunk - 1) / kChunk, cluster_rank() * kDecodeWarps + warp, p.cluster * kDecodeWarps);
   const uint64_t policy = evict_normal_policy();
   const T* a = reinterpret_cast<const T*>(w.a);
   float sums[kTiles][4] = {};
@@ -64,7 +63,7 @@ __device__ __forceinline__ void shrink_ranks(const LoraDecodeParams& p, const Lo
 // Requests this block's columns of A for the L2 cache: shrink_tiles() may only load a part of them early.
 template <class T>
 __device__ inline void prefetch_a(const LoraDecodeParams& p, const LoraWeights& w) {
-  const LoraShare chunks((p.k + kChunk - 1) / kChunk, cluster_rank(), kLoraCluster);
+  const LoraShare chunks((p.k + kChunk - 1) / kChunk, cluster_rank(), p.cluster);
   const int begin = chunks.begin * kChunk, end = min(p.k, chunks.end * kChunk);
   if (begin >= end) return;
   for (int rank = static_cast<int>(threadIdx.x); rank < w.rank; rank += kDecodeThreads) {
@@ -88,7 +87,7 @@ __device__ inline float inner_factor(const LoraDecodeParams& p, int row) {
 __device__ inline void send_inner(const LoraDecodeParams& p, const LoraSums& sums, int ranks, int buffer,
                                   uint64_t* barrier) {
   const auto* of_warps = reinterpret_cast<const float2*>(sums.of_warps);
-  auto* to = reinterpret_cast<float2*>(sums.received + (buffer * kLoraCluster + cluster_rank()) * p.pass_floats());
+  auto* to = reinterpret_cast<float2*>(sums.received + (buffer * p.cluster + cluster_rank()) * p.pass_floats());
 #pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < ranks * kLoraGroup / 2; i += kDecodeThreads) {
     float2 sum = of_warps[i];
@@ -97,8 +96,8 @@ __device__ inline void send_inner(const LoraDecodeParams& p, const LoraSums& sum
       const float2 other = of_warps[warp * p.pass_floats() / 2 + i];
       sum = {sum.x + other.x, sum.y + other.y};
     }
-#pragma unroll
-    for (int block = 0; block < kLoraCluster; ++block)
+#pragma unroll 4
+    for (int block = 0; block < p.cluster; ++block)
       send_cluster(cluster_address(to + i, block), sum, cluster_address(barrier, block));
   }
 }
@@ -108,12 +107,12 @@ __device__ inline void receive_inner(const LoraDecodeParams& p, const LoraSums& 
                                      uint64_t* barriers) {
   const int pass = first_rank / kPassRanks, buffer = pass % 2;
   wait_barrier_cluster(barriers + buffer, static_cast<uint32_t>(pass / 2 % 2));
-  const float* received = sums.received + buffer * kLoraCluster * p.pass_floats();
+  const float* received = sums.received + buffer * p.cluster * p.pass_floats();
 #pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < ranks * kLoraGroup; i += kDecodeThreads) {
     float sum = 0;
-#pragma unroll
-    for (int block = 0; block < kLoraCluster; ++block) sum += received[block * p.pass_floats() + i];
+#pragma unroll 4
+    for (int block = 0; block < p.cluster; ++block) sum += received[block * p.pass_floats() + i];
     sums.inner[first_rank * kLoraGroup + i] = sum;
   }
   __syncthreads();

@@ -6,12 +6,13 @@
 
 namespace millrace {
 
-const Kernel<LoraOp>& cuda_lora_any();     // any problem; two launches
-const Kernel<LoraOp>& cuda_lora_decode();  // up to kMostDecodeRows rows on Hopper; one launch
+const Kernel<LoraOp>& cuda_lora_any();  // any problem; two launches
+// Up to kMostDecodeRows rows on Hopper; one launch. With clusters of four blocks 32 adapters take about one block of
+// each multiprocessor, which leaves room for a block of the next kernel to request its weights. With clusters of eight
+// each block ends sooner.
+const Kernel<LoraOp>& cuda_lora_decode();
+const Kernel<LoraOp>& cuda_lora_decode_wide();
 
-// Blocks: 32 clusters are then about one block for each multiprocessor, which leaves room for a block of the next
-// kernel to request its weights.
-inline constexpr int kLoraCluster = 4;
 inline constexpr int kLoraGroup = 8;  // rows
 inline constexpr int kDecodeThreads = 256, kDecodeWarps = kDecodeThreads / 32;
 inline constexpr int kPassRanks = 64;       // rows of A that are computed at once
@@ -25,6 +26,7 @@ struct LoraDecodeParams {
   const float* squares;   // as in LoraOp::Args
   float epsilon, scale;
   int rows, k;
+  int cluster;           // blocks: a power of two, at most 8
   int half, gate_group;  // of a gated layer: columns of feed; as in LoraOp::Args
   // Most clusters that divide the columns of y of a group. Each computes A x, which is faster than waiting for it.
   int splits;
@@ -35,7 +37,7 @@ struct LoraDecodeParams {
   size_t shared_bytes() const {
     const int buffers = most_rank > kPassRanks ? 2 : 1;
     return sizeof(float) *
-           static_cast<size_t>((kDecodeWarps + buffers * kLoraCluster) * pass_floats() + most_rank * kLoraGroup);
+           static_cast<size_t>((kDecodeWarps + buffers * cluster) * pass_floats() + most_rank * kLoraGroup);
   }
 };
 
