@@ -27,8 +27,8 @@ HeadRows plain_heads(const GroupedWeights& weights, int64_t first, int64_t count
                      void* queue);
 
 struct ArrangedHeads {
-  void* to =
-      nullptr;  // [heads][head_columns][latent]: a row for each element of the key, then of the value, then zeros
+  // [heads][head_columns][latent]: rows for the elements of the key, then of the value, then zeros.
+  void* to = nullptr;
   DType dtype = DType::BF16;  // BF16 or F16
   int heads = 0, plain = 0, value = 0, latent = 0, head_columns = 0;
 };

@@ -22,11 +22,11 @@ struct ExpandedArgs {
   CudaAttentionArgs attention;
   CudaMatrix plain;                             // queries' columns of their head
   int64_t plain_stride = 0, shared_stride = 0;  // elements from one head to the next, in `plain` and in q
-  DeviceSlice slice;                            // a value of the host: prompts are not recorded
+  DeviceSlice slice;                            // lengths of the host: steps with prompts are not recorded
   int heads = 0, plain_dim = 0, shared_dim = 0, value_dim = 0;
   int begin = 0, end = 0;          // positions of the piece
-  const void* expanded = nullptr;  // [position][head][plain_dim, then padded_head - plain_dim columns of the value]
-  int head_columns = 0;            // of `expanded`: plain_dim and the value's, a multiple of eight
+  const void* expanded = nullptr;  // [position][head][head_columns]: plain columns of the key, then the value
+  int head_columns = 0;            // a multiple of eight
   const void* shared = nullptr;    // [position]: shared columns of keys
   int64_t position_stride = 0;     // elements from one position to the next, in `shared`
   ExpandedSums before, after;

@@ -21,8 +21,8 @@ struct ExpandedParams {
 inline constexpr int kSharedColumns = 64;            // of a key in shared memory, behind those of its head
 inline constexpr int kFromBefore = 1, kToAfter = 2;  // TileNote::pieces
 
-// The tiles of queries that attend to the piece, as for_each_tile() has those of paged keys. Calls visit(head, first
-// row, note without these).
+// The tiles of queries that attend to the piece, in the order of for_each_tile(). Called by whole warps as
+// visit(TileNote).
 template <class Config, class Visit>
 __device__ void for_each_expanded_tile(const ExpandedParams& w, Visit visit) {
   const PrefillParams& p = w.prefill;
@@ -36,7 +36,7 @@ __device__ void for_each_expanded_tile(const ExpandedParams& w, Visit visit) {
     if (from >= w.end || until <= w.begin) continue;
     const int begin = max(from / Config::kTokens * Config::kTokens, w.begin), end = min(until, w.end);
     const int pieces = (from < w.begin ? kFromBefore : 0) | (until > w.end ? kToAfter : 0);
-    constexpr int kNoEnd = 0x7fffffff;  // rows behind the sequence are zeros
+    constexpr int kNoEnd = 0x7fffffff;  // rows behind the sequence are zeros, so that none must be silenced
     visit(TileNote{item % p.heads, w.slice.first_row + row, first, w.slice.rows - row, kNoEnd, begin,
                    (end - begin + Config::kTokens - 1) / Config::kTokens, pieces});
   }
