@@ -222,8 +222,7 @@ __global__ void __launch_bounds__(kPairsThreads, 1) sum_packed_pairs(const __gri
   const int first = f.shares.first(block), count = f.shares.count(block), parts = min(f.units, kRingWarps);
   const int tiles = count * p.per_row, thread = static_cast<int>(threadIdx.x);
   auto* of_tile = reinterpret_cast<TileOfChoice*>(rings + kRingWarps * kPairsSlots<kFormat> * Unit<kFormat>::kSize);
-  let_next_kernel_start();
-  if (!p.settled) wait_for_previous_kernel();
+  begin_grouped(p);
   const int64_t tile_bytes = static_cast<int64_t>(f.units) * Unit<kFormat>::kSize;
   for (int tile = thread; tile < tiles; tile += kPairsThreads) {
     const int of_matrix = tile / p.per_row, choice = tile - of_matrix * p.per_row;
@@ -239,7 +238,7 @@ __global__ void __launch_bounds__(kPairsThreads, 1) sum_packed_pairs(const __gri
   const int own_tile = min(thread / kTileRows, tiles - 1);
   const int own_output = min((first + own_tile / p.per_row) * kTileRows + thread % kTileRows, p.outputs - 1);
   const float own_bias = bias_of(p, max(of_tile[own_tile].group, 0), own_output);
-  if (p.settled) wait_for_previous_kernel();
+  wait_for_input(p);
   const int staged_units = p.per_row * f.units;
   const GemvX<kFormat> staged(reinterpret_cast<uint8_t*>(of_tile) + TileOfChoice::bytes(tiles), staged_units);
   float* partials = staged.end(staged_units);

@@ -171,8 +171,7 @@ __global__ void __launch_bounds__(kThreads, 2) sum_pairs(const __grid_constant__
   const int row = static_cast<int>(blockIdx.x), first_pair = row * p.per_row;
   const int column = static_cast<int>(blockIdx.y) * kWarps + static_cast<int>(threadIdx.x) / 32;
   const bool stores = column < p.outputs;
-  let_next_kernel_start();
-  if (!p.settled) wait_for_previous_kernel();
+  begin_grouped(p);
   for (int i = static_cast<int>(threadIdx.x); i < p.per_row; i += kThreads) {
     const int group = p.group_of(first_pair + i);
     pairs[i] = {group < 0 ? nullptr : p.matrix(group), group, __ldcg(p.pair_weights + first_pair + i)};
@@ -191,7 +190,7 @@ __global__ void __launch_bounds__(kThreads, 2) sum_pairs(const __grid_constant__
   for (int i = lane; i < p.per_row && p.bias != nullptr && stores; i += 32) {
     if (pairs[i].group >= 0) total += pairs[i].weight * p.bias[static_cast<int64_t>(pairs[i].group) * p.n + column];
   }
-  if (p.settled) wait_for_previous_kernel();
+  wait_for_input(p);
   const float before = lane == 0 && stores ? p.y.get(row, column) : 0;
   stage_x(p, first_pair, p.per_row, padded, x);
   wait_copies<0>();

@@ -43,8 +43,10 @@ __device__ __forceinline__ void run_prompt_block(const PromptParams& f, uint8_t*
     items.ring.init(kPromptFeeders);
     publish_barriers();
   }
-  wait_and_let_next_kernel_start();
-  for (int i = static_cast<int>(threadIdx.x); i <= f.p.groups; i += kPromptThreads) offsets[i] = f.p.offsets[i];
+  begin_grouped(f.p);
+  for (int i = static_cast<int>(threadIdx.x); i <= f.p.groups; i += kPromptThreads)
+    offsets[i] = __ldcg(f.p.offsets + i);
+  wait_for_input(f.p);
   if constexpr (kCluster > 1) {
     cluster_barrier();  // the other blocks' barriers are ready, too
   } else {
