@@ -491,6 +491,20 @@ TEST(CudaGroupedLinearShares, TilesOfTwoBlocks) {
   }
 }
 
+// A few more tiles than multiprocessors: two blocks share the pairs of a row, whose number may be odd.
+TEST(CudaGroupedLinearShares, BlocksShareThePairsOfARow) {
+  ThreadPool pool(8);
+  Random random(31);
+  for (const DType format : {DType::MXFP4, DType::Q4_0, DType::Q6_K}) {
+    GroupedCase c{format, DType::BF16, 1, 9, 9, 2152, width(format, 2088), Spread::Even, false, true, true};
+    const TestExperts experts = experts_of(c, random);
+    for (const int64_t per_row : {9, 4}) {
+      c.per_row = per_row;
+      EXPECT_GT(check(c, experts, random, pool), 0);
+    }
+  }
+}
+
 // A recorded step runs with the routing that its buffers hold when it is replayed.
 TEST(CudaGroupedLinearSteps, ReplayWithAnotherRouting) {
   ThreadPool pool(8);

@@ -18,17 +18,31 @@ constexpr int kMostShared = 220 * 1024;
 
 // How the tiles of a matrix are dealt out.
 struct Shares {
-  int64_t tiles, blocks;  // of a matrix (of gate alone, if gated); blocks of a pair, or of a row with `sum`
-  int64_t rows;           // of blocks: pairs, or rows with `sum`
-  int staged, most;       // units of x in a block; tiles of a block, of all pairs and of gate and up
+  int64_t tiles, rows;  // of a matrix (of gate alone, if gated); of blocks: pairs, or rows with `sum`
+  int64_t blocks;       // of a pair; with `sum` clusters of a row, of `split` blocks each
+  int split = 1;
+  int staged, most;  // units of x in a block; tiles of a block, of all of its pairs and of gate and up
   bool sum;
 
   Shares(int64_t n, int64_t k, int64_t rows_of_x, int64_t per_row, bool gated, bool sum, int cores)
       : tiles(ceil_div(gated ? n / 2 : n, kUnitRows)), rows(sum ? rows_of_x : rows_of_x * per_row), sum(sum) {
-    blocks = std::min(tiles, std::max<int64_t>(1, cores / rows));
-    const int64_t units = ceil_div(k, kUnitColumns);
+    const int64_t units = ceil_div(k, kUnitColumns), of_tile = gated ? 2 : sum ? per_row : 1;
+    const auto sharers = [&](int64_t of) { return std::min(tiles, std::max<int64_t>(1, cores / (rows * of))); };
+    blocks = sharers(1);
+    most = static_cast<int>(ceil_div(tiles, blocks) * of_tile);
     staged = static_cast<int>(sum ? per_row * units : units);
-    most = static_cast<int>(ceil_div(tiles, blocks) * (gated ? 2 : sum ? per_row : 1));
+    if (!sum || 2 * rows > cores) return;
+    const auto halved = static_cast<int>(ceil_div(tiles, sharers(2)) * ceil_div(per_row, 2));
+    // Barriers of a cluster take the time of about a unit of each warp.
+    if ((most - halved) * units <= kRingWarps) return;
+    split = 2;
+    blocks = sharers(2);
+    most = halved;
+    staged = static_cast<int>(ceil_div(per_row, 2) * units);
+  }
+  // The part of the blocks' time that is not spent on waiting for the one with most tiles.
+  double even(int64_t per_row) const {
+    return double(tiles * (sum ? per_row : 1)) / double(blocks * split * (sum ? most : ceil_div(tiles, blocks)));
   }
 };
 
@@ -58,10 +72,9 @@ class PackedPairs final : public Kernel<GroupedLinearOp> {
     const Shares shares = shares_of(p, p.rows, hardware);
     const double each = double(packed_linear_bytes(format_of_units(p.format), p.n, p.k)), active = p.expected_active();
     const double bytes = each * (active + 0.5 * std::max(0.0, p.expected_pairs() - active));
-    const double even = double(shares.tiles) / double(shares.blocks * ceil_div(shares.tiles, shares.blocks));
-    const double waves = double(ceil_div(shares.blocks * shares.rows, hardware.cores));
+    const double waves = double(ceil_div(shares.blocks * shares.split * shares.rows, hardware.cores));
     const double part = is_table_format(format_of_units(p.format)) ? 0.55 : 0.85;  // of the bandwidth
-    return 3 * waves + bytes / (part * even * hardware.ceilings.read_gbs) * 1e-3;
+    return 3 * waves + bytes / (part * shares.even(p.per_row) * hardware.ceilings.read_gbs) * 1e-3;
   }
 
   void run(const Args& a, const Executor& executor) const override {
@@ -71,8 +84,10 @@ class PackedPairs final : public Kernel<GroupedLinearOp> {
                         executor.hardware->cores);
     const DType format = format_of_units(a.weights->format);
     params.shares = TileShares::of(shares.tiles, shares.blocks);
+    params.split = shares.split;
     LaunchShape shape;
-    shape.grid = dim3(static_cast<unsigned>(shares.blocks), static_cast<unsigned>(shares.rows));
+    shape.grid = dim3(static_cast<unsigned>(shares.blocks * shares.split), static_cast<unsigned>(shares.rows));
+    shape.cluster = shares.split;
     shape.threads = kPairsThreads;
     shape.shared_bytes = static_cast<size_t>(bytes_of(format, shares, a.weights->k));
     shape.most_shared = true;

@@ -3,8 +3,9 @@
 // streams its units through a ring of its own.
 //
 // Without `sum` a block has some tiles of one pair; in a gated layer tiles of gate and of up alternate. With `sum` a
-// block has the same tiles of all pairs of a row and adds them up, so that no second kernel does. If the routing is
-// settled, it fills its rings while the kernel in front still computes x.
+// block has the same tiles of all pairs of a row and adds them up, so that no second kernel does. Where that gives even
+// shares, two blocks of a cluster take half of the pairs each and add up each other's products. If the routing is
+// settled, a block fills its rings while the kernel in front still computes x.
 #pragma once
 
 #include "kernels/grouped_linear/cuda/tile_copies.cuh"
@@ -23,7 +24,8 @@ inline constexpr int kPairsSlots = kPairsRings / (kRingWarps * Unit<kFormat>::kS
 struct PackedPairsParams {
   GroupedParams p;
   int units;          // along K
-  TileShares shares;  // tiles of a matrix that the blocks of a pair, or of a row, have
+  TileShares shares;  // tiles of a matrix that the blocks of a pair, or the clusters of a row, have
+  int split;          // blocks of a cluster, which share the pairs of a row; 1 without `sum`
 };
 
 // The units of a block's tiles: warp w takes those with index w, w + 16, ... `first_unit(tile)` is the address of a
@@ -201,7 +203,7 @@ __global__ void __launch_bounds__(kPairsThreads, 1) grouped_packed_pairs(const _
 #endif
 }
 
-// A tile of a block with `sum`: the same rows of the matrices of all choices follow each other.
+// A tile of a block with `sum`: the same rows of the matrices of all of its choices follow each other.
 struct TileOfChoice {
   const uint8_t* first_unit;  // null: the group is elsewhere
   int group;                  // -1: elsewhere
@@ -213,19 +215,31 @@ struct TileOfChoice {
   }
 };
 
+// The choices of a row that the blocks of a cluster have.
+struct ChoiceShares {
+  int each, per_row;  // each: of all blocks but the last one
+
+  __host__ __device__ ChoiceShares(int per_row, int split) : each((per_row + split - 1) / split), per_row(per_row) {}
+  __device__ int first(int rank) const { return rank * each; }
+  __device__ int count(int rank) const { return min(each, per_row - rank * each); }
+};
+
 template <DType kFormat>
 __global__ void __launch_bounds__(kPairsThreads, 1) sum_packed_pairs(const __grid_constant__ PackedPairsParams f) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(128) uint8_t rings[];
   const GroupedParams& p = f.p;
-  const int block = static_cast<int>(blockIdx.x), row = static_cast<int>(blockIdx.y), first_pair = row * p.per_row;
-  const int first = f.shares.first(block), count = f.shares.count(block), parts = min(f.units, kRingWarps);
-  const int tiles = count * p.per_row, thread = static_cast<int>(threadIdx.x);
+  const int rank = f.split > 1 ? cluster_rank() : 0, cluster = static_cast<int>(blockIdx.x) / f.split;
+  const int first = f.shares.first(cluster), count = f.shares.count(cluster), parts = min(f.units, kRingWarps);
+  const ChoiceShares choices(p.per_row, f.split);
+  const int row = static_cast<int>(blockIdx.y), own_choices = choices.count(rank);
+  const int first_pair = row * p.per_row + choices.first(rank);
+  const int tiles = count * own_choices, thread = static_cast<int>(threadIdx.x);
   auto* of_tile = reinterpret_cast<TileOfChoice*>(rings + kRingWarps * kPairsSlots<kFormat> * Unit<kFormat>::kSize);
   begin_grouped(p);
   const int64_t tile_bytes = static_cast<int64_t>(f.units) * Unit<kFormat>::kSize;
   for (int tile = thread; tile < tiles; tile += kPairsThreads) {
-    const int of_matrix = tile / p.per_row, choice = tile - of_matrix * p.per_row;
+    const int of_matrix = tile / own_choices, choice = tile - of_matrix * own_choices;
     const int group = p.group_of(first_pair + choice);
     const float weight = __ldcg(p.pair_weights + first_pair + choice);
     const auto* matrix = reinterpret_cast<const uint8_t*>(p.matrix(max(group, 0)));
@@ -236,16 +250,22 @@ __global__ void __launch_bounds__(kPairsThreads, 1) sum_packed_pairs(const __gri
   TileStream<kFormat, decltype(first_unit)> stream(rings, tiles, f.units, p.weights, first_unit);
   // Of the thread's first product.
   const int own_tile = min(thread / kTileRows, tiles - 1);
-  const int own_output = min((first + own_tile / p.per_row) * kTileRows + thread % kTileRows, p.outputs - 1);
+  const int own_output = min((first + own_tile / own_choices) * kTileRows + thread % kTileRows, p.outputs - 1);
   const float own_bias = bias_of(p, max(of_tile[own_tile].group, 0), own_output);
   wait_for_input(p);
-  const int staged_units = p.per_row * f.units;
-  const GemvX<kFormat> staged(reinterpret_cast<uint8_t*>(of_tile) + TileOfChoice::bytes(tiles), staged_units);
-  float* partials = staged.end(staged_units);
+  // All blocks of a cluster have the same places in shared memory.
+  const GemvX<kFormat> staged(reinterpret_cast<uint8_t*>(of_tile) + TileOfChoice::bytes(count * choices.each),
+                              choices.each * f.units);
+  float* partials = staged.end(choices.each * f.units);  // [tile][choice][part][16 rows]
+  const int staged_units = own_choices * f.units;
   UnitsInFlight<kFormat> x;
   x.load(f, first_pair, staged_units, 0);
-  const bool adds = thread < count * kTileRows && first * kTileRows + thread < p.outputs;
-  const float before = adds ? p.y.get(row, first * kTileRows + thread) : 0;
+  // Blocks of a cluster store the outputs of its tiles in turn.
+  const auto output_of = [&](int item) {
+    const int tile = item / kTileRows * f.split + rank, output = (first + tile) * kTileRows + item % kTileRows;
+    return tile < count && output < p.outputs ? output : -1;
+  };
+  const float before = output_of(thread) >= 0 ? p.y.get(row, output_of(thread)) : 0;
   x.place(staged_units, 0, staged);
   x.stage_rest(f, first_pair, staged_units, staged);
   __syncthreads();
@@ -253,7 +273,7 @@ __global__ void __launch_bounds__(kPairsThreads, 1) sum_packed_pairs(const __gri
   multiply_stream<kFormat>(stream, tiles, f.units, staged, unit_of_x, partials, parts);
   __syncthreads();
   for (int item = thread; item < tiles * kTileRows; item += kPairsThreads) {
-    const int tile = item / kTileRows, output = (first + tile / p.per_row) * kTileRows + item % kTileRows;
+    const int tile = item / kTileRows, output = (first + tile / own_choices) * kTileRows + item % kTileRows;
     const TileOfChoice& of = of_tile[tile];
     float value = 0;
     if (of.group >= 0 && output < p.outputs) {
@@ -262,19 +282,32 @@ __global__ void __launch_bounds__(kPairsThreads, 1) sum_packed_pairs(const __gri
     }
     partials[tile * parts * kTileRows + item % kTileRows] = value;  // in place of the first part
   }
-  __syncthreads();
-  for (int item = thread; item < count * kTileRows; item += kPairsThreads) {
-    const int output = first * kTileRows + item;
-    if (output >= p.outputs) break;
-    const float* own = partials + item / kTileRows * p.per_row * parts * kTileRows + item % kTileRows;
+  __syncwarp();
+  if (f.split > 1) {
+    cluster_barrier();
+  } else {
+    __syncthreads();
+  }
+  for (int item = thread; output_of(item) >= 0; item += kPairsThreads) {
+    const int output = output_of(item), of_matrix = output / kTileRows - first;
     float sum = 0;
-    for (int choice = 0; choice < p.per_row; ++choice) sum += own[choice * parts * kTileRows];
+    for (int block = 0; block < f.split; ++block) {
+      const int count_there = choices.count(block);
+      const float* there = partials + of_matrix * count_there * parts * kTileRows + output % kTileRows;
+#pragma unroll 4
+      for (int choice = 0; choice < count_there; ++choice) {
+        const float* value = there + choice * parts * kTileRows;
+        sum += block == rank ? *value : load_cluster_one(value, block);
+      }
+    }
     p.y.set(row, output, (item == thread ? before : p.y.get(row, output)) + sum);
   }
+  __syncwarp();
+  if (f.split > 1) cluster_barrier();  // a block may not end while another one reads its products
 #endif
 }
 
-// `tiles`: most of a block, all pairs counted.
+// `tiles`: most of a block, all of its pairs counted.
 template <DType kFormat>
 int packed_pairs_bytes(int staged_units, int tiles, int units, bool sum) {
   constexpr int kRing = kRingWarps * Unit<kFormat>::kSize;
