@@ -55,10 +55,14 @@ __global__ void __launch_bounds__(kTogetherThreads)
   } else {
     __syncthreads();
   }
-  uint2 rows[kMostTogetherBlocks];
+  uint2 rows[kMostTogetherBlocks] = {};
+  if (blocks > 1) {
 #pragma unroll
-  for (int other = 0; other < kMostTogetherBlocks; ++other) {
-    rows[other] = load_cluster_two(rows_of + first, other < blocks ? other : block);
+    for (int other = 0; other < kMostTogetherBlocks; ++other) {
+      rows[other] = load_cluster_two(rows_of + first, other < blocks ? other : block);
+    }
+  } else {
+    rows[0] = *reinterpret_cast<const uint2*>(rows_of + first);
   }
   int before[2] = {0, 0}, total[2] = {0, 0};  // pairs in blocks in front of this one, and in all
 #pragma unroll
