@@ -11,7 +11,7 @@ namespace millrace {
 
 // A lane's outputs for 32 pairs in a tile of 16 rows: at[4 j + 2 h + i] is row lane / 4 + 8 h of pair
 // 8 j + lane % 4 * 2 + i.
-struct TileOutputs {
+struct PromptTile {
   float at[16];
 
   template <class F>
@@ -22,7 +22,7 @@ struct TileOutputs {
 };
 
 // The choice is made once, so that the code of each activation runs in a line.
-__device__ __forceinline__ void gate_outputs(const GroupedParams& p, TileOutputs& v, const TileOutputs& up) {
+__device__ __forceinline__ void gate_outputs(const GroupedParams& p, PromptTile& v, const PromptTile& up) {
   const auto each = [&](auto activate) {
 #pragma unroll
     for (int n = 0; n < 16; ++n) v.at[n] = activate(v.at[n], up.at[n]);
@@ -54,7 +54,7 @@ class PromptOutputs {
     const RowBias high(p_, item.group, gated ? first : second, second);
 #pragma unroll 1  // much code, of which only the registers of a chunk differ
     for (int begin = 0; begin < item.count; begin += kAtOnce) {
-      TileOutputs a, b;
+      PromptTile a, b;
 #pragma unroll
       for (int i = 0; i < kPromptPairs / kAtOnce; ++i) {
         if (i * kAtOnce == begin) {
@@ -92,13 +92,13 @@ class PromptOutputs {
     }
   };
 
-  __device__ __forceinline__ static TileOutputs taken(const float (&sums)[kPromptPairs / 2], int chunk) {
-    TileOutputs v;
+  __device__ __forceinline__ static PromptTile taken(const float (&sums)[kPromptPairs / 2], int chunk) {
+    PromptTile v;
 #pragma unroll
     for (int n = 0; n < 16; ++n) v.at[n] = sums[16 * chunk + n];
     return v;
   }
-  __device__ __forceinline__ void weigh(const PromptItem& item, int begin, TileOutputs& v) const {
+  __device__ __forceinline__ void weigh(const PromptItem& item, int begin, PromptTile& v) const {
     if (!p_.sum) return;
     v.change([&](float x, int j, int, int i) { return x * item.weights[begin + 8 * j + lane_ % 4 * 2 + i]; });
   }
@@ -111,7 +111,7 @@ class PromptOutputs {
   __device__ __forceinline__ static int place(int pair, int half) { return pair * 32 + (half ^ pair / 4 % 2) * 16; }
 
   __device__ __forceinline__ void store_tile(const PromptItem& item, int begin, int first, uint8_t* tile,
-                                             const TileOutputs& v) const {
+                                             const PromptTile& v) const {
     if (!whole_) return store_each(item, begin, first, v);
 #pragma unroll
     for (int q = 0; q < 2; ++q) {
@@ -132,7 +132,7 @@ class PromptOutputs {
           *reinterpret_cast<const uint4*>(tile + place(pair, lane_ % 2));
     }
   }
-  __device__ __forceinline__ void store_each(const PromptItem& item, int begin, int first, const TileOutputs& v) const {
+  __device__ __forceinline__ void store_each(const PromptItem& item, int begin, int first, const PromptTile& v) const {
 #pragma unroll 1
     for (int n = 0; n < 16; ++n) {
       float value = 0;
