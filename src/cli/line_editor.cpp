@@ -14,6 +14,7 @@
 #include "base/environment.h"
 #include "base/interrupt.h"
 #include "base/tell.h"
+#include "cli/read_text.h"
 
 namespace millrace {
 namespace {
@@ -120,11 +121,7 @@ LineEditor::~LineEditor() {
 }
 
 std::optional<std::string> LineEditor::read(const std::string& prompt) {
-  std::string line;
-  if (!edit_) {
-    if (!std::getline(std::cin, line)) return std::nullopt;
-    return line;
-  }
+  if (!edit_) return read_line_of_stdin();
   // libedit drops an escape at the very end, so the space follows it.
   edit_->prompt = (environment().color ? "\1\033[1;36m\1" + prompt + "\1\033[0m\1" : prompt) + " ";
   int length = 0;
@@ -135,7 +132,7 @@ std::optional<std::string> LineEditor::read(const std::string& prompt) {
     return "";
   }
   if (typed == nullptr || length <= 0) return std::nullopt;
-  line.assign(typed, static_cast<size_t>(length));
+  std::string line(typed, static_cast<size_t>(length));
   while (!line.empty() && (line.back() == '\n' || line.back() == '\r')) line.pop_back();
   HistEvent event;
   if (!line.empty()) ::history(edit_->history, &event, H_ENTER, line.c_str());

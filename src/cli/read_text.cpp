@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <iterator>
 #include <vector>
 
 #include "base/error.h"
@@ -13,6 +12,7 @@ namespace millrace {
 namespace {
 
 constexpr size_t kLargest = size_t{1} << 30;  // a device may have no end
+constexpr size_t kLongestLine = size_t{64} << 20;
 
 std::string read_all(std::istream& in, const std::string& path) {
   std::string text;
@@ -28,12 +28,22 @@ std::string read_all(std::istream& in, const std::string& path) {
 }  // namespace
 
 std::string read_file_or_stdin(const std::string& path) {
-  if (path == "-") return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+  if (path == "-") return read_all(std::cin, "stdin");
   std::error_code unknown;  // an error such as a too long name: opening the file reports it
   if (std::filesystem::is_directory(path, unknown)) fail(ErrorKind::NotFound, "{}: is a folder, not a file", path);
   std::ifstream in(path, std::ios::binary);
   if (!in) fail_errno(path);
   return read_all(in, path);
+}
+
+std::optional<std::string> read_line_of_stdin() {
+  std::string line;
+  for (int c = std::cin.get(); c != std::istream::traits_type::eof(); c = std::cin.get()) {
+    if (c == '\n') return line;
+    line += static_cast<char>(c);
+    if (line.size() > kLongestLine) fail(ErrorKind::Usage, "stdin: has a line of more than {} bytes", kLongestLine);
+  }
+  return line.empty() ? std::nullopt : std::optional(std::move(line));
 }
 
 }  // namespace millrace

@@ -134,8 +134,11 @@ def test_names_in_files_do_not_control_the_terminal(millrace, tmp_path):
         assert "[7m\ufffd" in said
 
 
-def test_files_without_an_end_are_refused(millrace, tiny):
+def test_files_without_an_end_are_refused(millrace, tiny, tiny_chat):
     assert "more than" in millrace.fails("run", "-m", tiny, "--raw", "-f", "/dev/zero", code=2)
+    with open("/dev/zero", "rb") as endless:
+        chat = subprocess.run([BUILD / "millrace", "chat", "-m", tiny_chat], stdin=endless, capture_output=True, env=millrace.env, timeout=120)
+    assert chat.returncode == 2 and b"stdin: has a line of more than" in chat.stderr
     assert "there is no folder" in millrace.fails("run", "-m", tiny, "--raw", "hi", "--session", "/nonexistent/folder/s")
     assert not os.path.exists("/nonexistent")
 
