@@ -460,8 +460,8 @@ INSTANTIATE_TEST_SUITE_P(Formats, CudaGroupedLinear, testing::ValuesIn([] {
                          }()),
                          [](const auto& info) { return std::string(name(info.param)); });
 
-// So many pairs that two blocks share the weights of a tile: whole tiles, tails of all lengths, blocks without pairs.
-TEST(CudaGroupedLinearShares, TilesOfTwoBlocks) {
+// Many pairs of a group: whole tiles, and tails of all lengths.
+TEST(CudaGroupedLinearShares, LargeGroups) {
   ThreadPool pool(8);
   Random random(31);
   struct Routed {

@@ -130,55 +130,37 @@ struct PairTile {
 };
 
 // Tile `index` when the pairs of each group are cut into tiles of `size`. All lanes of a warp call it and get the same
-// result. A launch has one block for each tile that the worst routing needs (most_tiles). `offset(g)`:
-// Routing::offsets.
-template <class Offset>
-__device__ inline PairTile find_tile_by(Offset offset, int groups, int size, int index) {
-  constexpr int kEach = 4;  // groups of a lane at a time
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  int in_front = 0;  // tiles of groups in front of these
-  for (int first = 0; first < groups; first += 32 * kEach) {
-    const int begin = first + lane * kEach;
-    int offsets[kEach + 1], tiles = 0;
+// result. A launch has one block for each tile that the worst routing needs (most_tiles).
+__device__ inline PairTile find_tile(const int32_t* offsets, int groups, int size, int index) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, each = (groups + 31) / 32;
+  const int begin = min(groups, lane * each), end = min(groups, begin + each);
+  int tiles = 0;  // of the lane's groups
+  for (int g = begin; g < end; ++g) tiles += (offsets[g + 1] - offsets[g] + size - 1) / size;
+  int until = tiles;
 #pragma unroll
-    for (int i = 0; i <= kEach; ++i) offsets[i] = offset(min(groups, begin + i));
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) tiles += (offsets[i + 1] - offsets[i] + size - 1) / size;
-    int until = tiles;
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-      const int below = __shfl_up_sync(~0u, until, step);
-      if (lane >= step) until += below;
-    }
-    const unsigned behind = __ballot_sync(~0u, in_front + until > index);
-    if (behind == 0) {
-      in_front += __shfl_sync(~0u, until, 31);
-      continue;
-    }
-    PairTile tile{0, 0, 0};
-    int left = index - in_front - (until - tiles);
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      const int count = offsets[i + 1] - offsets[i], own = (count + size - 1) / size;
-      if (left >= 0 && left < own) tile = {begin + i, offsets[i] + left * size, min(size, count - left * size)};
+  for (int step = 1; step < 32; step *= 2) {
+    const int below = __shfl_up_sync(~0u, until, step);
+    if (lane >= step) until += below;
+  }
+  const unsigned behind = __ballot_sync(~0u, until > index);
+  PairTile tile{0, 0, 0};
+  if (behind == 0) return tile;
+  const int owner = __ffs(behind) - 1;
+  if (lane == owner) {
+    int left = index - (until - tiles);
+    for (int g = begin; g < end; ++g) {
+      const int count = offsets[g + 1] - offsets[g], own = (count + size - 1) / size;
+      if (left < own) {
+        tile = {g, offsets[g] + left * size, min(size, count - left * size)};
+        break;
+      }
       left -= own;
     }
-    const int owner = __ffs(static_cast<int>(behind)) - 1;
-    tile.group = __shfl_sync(~0u, tile.group, owner);
-    tile.first = __shfl_sync(~0u, tile.first, owner);
-    tile.count = __shfl_sync(~0u, tile.count, owner);
-    return tile;
   }
-  return {0, 0, 0};
-}
-
-// From offsets in shared memory.
-__device__ inline PairTile find_tile(const int32_t* offsets, int groups, int size, int index) {
-  return find_tile_by([&](int g) { return offsets[g]; }, groups, size, index);
-}
-// From the routing, settled or not.
-__device__ inline PairTile find_tile(const GroupedParams& p, int size, int index) {
-  return find_tile_by([&](int g) { return __ldcg(p.offsets + g); }, p.groups, size, index);
+  tile.group = __shfl_sync(~0u, tile.group, owner);
+  tile.first = __shfl_sync(~0u, tile.first, owner);
+  tile.count = __shfl_sync(~0u, tile.count, owner);
+  return tile;
 }
 
 // Upper bound for the number of tiles, whatever the routing.

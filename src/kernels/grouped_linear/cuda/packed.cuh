@@ -88,11 +88,11 @@ __global__ void __launch_bounds__(kPackedThreads, packed_blocks_resident(kFormat
   const GroupedParams& p = packed.p;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int warps_k = packed.warps_k, tiles = kPackedWarps / warps_k;
-  begin_grouped(p);
-  const PairTile pairs = find_tile(p, kTokens, static_cast<int>(blockIdx.y));
-  if (pairs.count == 0) return wait_for_input(p);
+  wait_and_let_next_kernel_start();
+  const PairTile pairs = find_tile(p.offsets, p.groups, kTokens, static_cast<int>(blockIdx.y));
+  if (pairs.count == 0) return;
   const int live = pairs.count;
-  if (static_cast<int>(threadIdx.x) < live) rows[threadIdx.x] = p.x_row(__ldcg(p.order + pairs.first + threadIdx.x));
+  if (static_cast<int>(threadIdx.x) < live) rows[threadIdx.x] = p.x_row(p.order[pairs.first + threadIdx.x]);
 
   // Tiles beyond the matrix repeat its last one; their products are dropped.
   int tile = static_cast<int>(blockIdx.x) * tiles + warp / warps_k;
@@ -111,7 +111,6 @@ __global__ void __launch_bounds__(kPackedThreads, packed_blocks_resident(kFormat
 #pragma unroll
     for (int quarter = 0; quarter < 4; ++quarter) unit.load_quarter(from, lane, quarter);
   }
-  wait_for_input(p);
 
   GatheredX<kFormat, kGroups> staged(shared, live, packed.units_chunk);
   float sums[kGroups][4] = {};

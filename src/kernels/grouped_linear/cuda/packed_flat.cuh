@@ -225,9 +225,8 @@ __global__ void __launch_bounds__(GroupedFlatShape<kFormat, kPairs>::kThreads, 2
     init_barrier(ring.done + threadIdx.x, kFlatItemWarps);
     publish_barriers();
   }
-  begin_grouped(f.p);
-  for (int i = static_cast<int>(threadIdx.x); i <= f.p.groups; i += S::kThreads) offsets[i] = __ldcg(f.p.offsets + i);
-  wait_for_input(f.p);
+  wait_and_let_next_kernel_start();
+  for (int i = static_cast<int>(threadIdx.x); i <= f.p.groups; i += S::kThreads) offsets[i] = f.p.offsets[i];
   __syncthreads();
   if (warp == kFlatItemWarps) {
     fill_slots<kFormat>(f, offsets, ring);

@@ -35,37 +35,35 @@ struct RowsAhead {
   const T* rows[kRows];
   bool live[kRows];
   int k;
-  uint64_t policy = evict_first_policy();
   uint4 weights[kRows][kSteps];
 
-  __device__ __forceinline__ void load(int r, int s, int first) {
-    const int at = first + s * kStep;
-    weights[r][s] = load_stream_if(rows[r] + at, live[r] && at < k, policy);
-  }
-  __device__ __forceinline__ void load_first() {
+  __device__ __forceinline__ void load(int first) {
+    const uint64_t policy = evict_first_policy();
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
 #pragma unroll
-      for (int s = 0; s < kSteps; ++s) load(r, s, lane_column());
+      for (int s = 0; s < kSteps; ++s) {
+        const int at = first + s * kStep;
+        weights[r][s] = load_stream_if(rows[r] + at, live[r] && at < k, policy);
+      }
     }
   }
 
-  // Adds the products with x, which lies in shared memory and has zeros up to a multiple of kColumns. load_first() was
-  // called; each further load follows the use of its registers.
+  // Adds the products with x, which lies in shared memory and has zeros up to a multiple of kColumns. The first
+  // kColumns columns were loaded.
   __device__ __forceinline__ void multiply(const T* x, float (&sums)[kRows]) {
 #pragma unroll
     for (float& sum : sums) sum = 0;
 #pragma unroll 1
     for (int first = lane_column(); first < k; first += kColumns) {
 #pragma unroll
-      for (int s = 0; s < kSteps; ++s) {
-        const uint4 eight = *reinterpret_cast<const uint4*>(x + first + s * kStep);
+      for (int r = 0; r < kRows; ++r) {
 #pragma unroll
-        for (int r = 0; r < kRows; ++r) {
-          sums[r] = dot_eight<T>(weights[r][s], eight, sums[r]);
-          load(r, s, first + kColumns);
+        for (int s = 0; s < kSteps; ++s) {
+          sums[r] = dot_eight<T>(weights[r][s], *reinterpret_cast<const uint4*>(x + first + s * kStep), sums[r]);
         }
       }
+      load(first + kColumns);
     }
   }
 
@@ -85,7 +83,7 @@ __device__ __forceinline__ void stage_x(const GroupedParams& p, int first, int c
 }
 
 // Block (i, j): outputs from j * kWarps * kEach on of pair order[i]. Pairs of one group are neighbours, so that its
-// rows come from the cache after the first read. x is on its way while the group is looked up.
+// rows come from the cache after the first read. The weights are requested before x.
 template <class T, bool kGated>
 __global__ void __launch_bounds__(kThreads, kGated ? 3 : 2)
     multiply_pairs(const __grid_constant__ GroupedParams p, int64_t stride) {
@@ -93,23 +91,19 @@ __global__ void __launch_bounds__(kThreads, kGated ? 3 : 2)
   extern __shared__ __align__(16) uint8_t shared[];
   T* x = reinterpret_cast<T*>(shared);
   wait_and_let_next_kernel_start();
-  const int pair = p.order != nullptr ? p.order[blockIdx.x] : static_cast<int>(blockIdx.x);
-  RowsAhead<T, kRows, kPairSteps> rows;
-  stage_x(p, p.x_row(pair), 1, (p.k + rows.kColumns - 1) / rows.kColumns * rows.kColumns, x);
-  const int group = p.group_of(pair);
-  if (group < 0) {
-    wait_copies<0>();
-    return;
-  }
+  const int pair = p.order != nullptr ? p.order[blockIdx.x] : static_cast<int>(blockIdx.x), group = p.group_of(pair);
+  if (group < 0) return;
   const int first = (static_cast<int>(blockIdx.y) * kWarps + static_cast<int>(threadIdx.x) / 32) * kEach;
   const int second = kGated ? p.half + first : first + 1;
   const T* matrix = reinterpret_cast<const T*>(p.matrix(group));
+  RowsAhead<T, kRows, kPairSteps> rows;
   rows.k = p.k;
   rows.live[0] = first < p.outputs;
   rows.live[1] = kGated ? rows.live[0] : second < p.outputs;
   rows.rows[0] = matrix + (rows.live[0] ? first : 0) * stride;
   rows.rows[1] = matrix + (rows.live[1] ? second : 0) * stride;
-  rows.load_first();
+  rows.load(rows.lane_column());
+  stage_x(p, p.x_row(pair), 1, (p.k + rows.kColumns - 1) / rows.kColumns * rows.kColumns, x);
   wait_copies<0>();
   __syncthreads();
   if (!rows.live[0]) return;

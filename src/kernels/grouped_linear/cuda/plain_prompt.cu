@@ -1,7 +1,4 @@
 // 16-bit weights of prompts on Hopper (prompt.cuh): the copy engine brings weights, the feeding threads gather x.
-//
-// A step of a tile multiplies faster than the L2 cache brings its 48 KB. Where groups have enough pairs, two blocks
-// share the weights: each reads half of them, and the copy engine writes them to both.
 #include "kernels/grouped_linear/cuda/prompt_block.cuh"
 #include "kernels/grouped_linear/cuda/prompt_kernel.h"
 #include "kernels/linear/cuda/tensor_map.h"
@@ -13,28 +10,19 @@ constexpr int kSlots = 4, kWeightBytes = kPromptRows * kTileRowBytes;
 using Ring = PromptRing<kSlots, kWeightBytes + kPromptXBytes>;
 constexpr size_t kSharedBytes = 1024 + size_t{kSlots} * Ring::kBytes + kPromptOutputBytes;
 
-// Copies 64 columns of the item's rows: two boxes of 128 rows, of which each block of a cluster copies one for both.
-template <int kCluster>
+// Copies 64 columns of the item's rows: two boxes of 128 rows.
 __device__ __forceinline__ void copy_weights(const CUtensorMap& map, const GroupedParams& p, const PromptItem& item,
                                              int step, uint8_t* to, uint64_t* full) {
   const bool gated = p.half > 0;
   const int first = item.rows * (gated ? kPromptRows / 2 : kPromptRows), apart = gated ? p.half : kPromptRows / 2;
   arrive_expecting(full, kWeightBytes);
-  const auto copy = [&](int i) {
-    uint8_t* box = to + i * kWeightBytes / 2;
-    const int column = step * kTileColumns, row = first + i * apart;
-    if constexpr (kCluster > 1) {
-      copy_box_to(0b11, box, map, column, row, item.group, full);
-    } else {
-      copy_box(box, map, column, row, item.group, full);
-    }
-  };
-  if constexpr (kCluster > 1) return copy(cluster_rank());
-  copy(0);
-  copy(1);
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    copy_box(to + i * kWeightBytes / 2, map, step * kTileColumns, first + i * apart, item.group, full);
+  }
 }
 
-template <int kCluster, class T>
+template <class T>
 __device__ __forceinline__ void feed(const CUtensorMap& map, const GroupedParams& p, const PromptItem& item, int steps,
                                      Ring& ring) {
   const PairCopies<T> pairs(p, item);
@@ -42,31 +30,13 @@ __device__ __forceinline__ void feed(const CUtensorMap& map, const GroupedParams
   for (int step = 0; step < steps; ++step) {
     ring.wait_done();
     uint64_t* full = ring.full + ring.slot;
-    if (threadIdx.x == 0) copy_weights<kCluster>(map, p, item, step, ring.own(), full);
+    if (threadIdx.x == 0) copy_weights(map, p, item, step, ring.own(), full);
     pairs.start(ring.own() + kWeightBytes, step, full);
     ring.advance();
   }
 }
 
-// A slot is free when the warps of all blocks that its weights are copied to are done.
-template <int kCluster>
-__device__ __forceinline__ void free_slot(uint64_t* done) {
-  arrive(done);
-  if constexpr (kCluster > 1) arrive_at(done, cluster_rank() ^ 1);
-}
-
-// Adds the products of a tile of 64 rows, from `a` on, and the first kPairs rows of x, from `b` on.
 template <class T, int kPairs>
-__device__ __forceinline__ void add_products(float (&sums)[kPromptPairs / 2], uint64_t a, uint64_t b) {
-  if constexpr (kPairs == 96) {
-    WarpgroupProduct<T, 64>::run(first_sums<64>(sums), a, b, 1);
-    WarpgroupProduct<T, 32>::run(reinterpret_cast<float(&)[16]>(sums[32]), a, b + 64 * kTileRowBytes / 16, 1);
-  } else {
-    WarpgroupProduct<T, kPairs>::run(first_sums<kPairs>(sums), a, b, 1);
-  }
-}
-
-template <class T, int kCluster, int kPairs>
 __device__ __forceinline__ void multiply(Ring& ring, int steps, PromptSums& sums) {
   const int group = static_cast<int>(threadIdx.x) / 128 - 1, lane = static_cast<int>(threadIdx.x) % 32;
   uint64_t* previous = nullptr;
@@ -81,20 +51,21 @@ __device__ __forceinline__ void multiply(Ring& ring, int steps, PromptSums& sums
     for (int part = 0; part < kTileColumns / 16; ++part) {  // descriptors count units of 16 bytes
 #pragma unroll
       for (int tile = 0; tile < 2; ++tile) {
-        add_products<T, kPairs>(sums[tile], a + tile * (kWeightBytes / 2 / 16) + 2 * part, b + 2 * part);
+        WarpgroupProduct<T, kPairs>::run(first_sums<kPairs>(sums[tile]), a + tile * (kWeightBytes / 2 / 16) + 2 * part,
+                                         b + 2 * part, 1);
       }
     }
     commit_products();
     wait_products<1>();
-    if (step > 0 && lane == 0) free_slot<kCluster>(previous);
+    if (step > 0 && lane == 0) arrive(previous);
     previous = ring.done + ring.slot;
     ring.advance();
   }
   wait_products<0>();
-  if (lane == 0) free_slot<kCluster>(previous);
+  if (lane == 0) arrive(previous);
 }
 
-template <class T, int kCluster>
+template <class T>
 __global__ void __launch_bounds__(kPromptThreads, 1)
     multiply_prompt(const __grid_constant__ CUtensorMap weights, const __grid_constant__ PromptParams f) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL  // other targets lack these instructions and never launch this kernel
@@ -103,11 +74,11 @@ __global__ void __launch_bounds__(kPromptThreads, 1)
   uint8_t* aligned = raw + (1024 - shared_address(raw) % 1024) % 1024;
   Ring ring{aligned, barriers, barriers + kSlots};
   const int steps = (f.p.k + kTileColumns - 1) / kTileColumns;
-  run_prompt_block<kCluster>(
+  run_prompt_block(
       f, aligned + kSlots * Ring::kBytes, 1,
-      [&] { ring.init(1 + kPromptFeeders, kCluster); },  // the bytes of weights, and each thread's copies of x
-      [&](const PromptItem& item) { feed<kCluster, T>(weights, f.p, item, steps, ring); },
-      [&](auto pairs, int, PromptSums& sums) { multiply<T, kCluster, pairs.value>(ring, steps, sums); });
+      [&] { ring.init(1 + kPromptFeeders); },  // the bytes of weights, and each thread's copies of x
+      [&](const PromptItem& item) { feed<T>(weights, f.p, item, steps, ring); },
+      [&](auto pairs, int, PromptSums& sums) { multiply<T, pairs.value>(ring, steps, sums); });
 #endif
 }
 
@@ -122,21 +93,14 @@ class PlainPrompt final : public PromptKernel {
   }
 
  private:
-  // Two blocks share weights if that leaves the shares of a group's pairs large.
-  int cluster(const PromptParams& params) const override {
-    return params.p.pairs >= int64_t{params.p.groups} * 2 * kPromptPairs ? 2 : 1;
-  }
   cudaError_t launch(const GroupedWeights& w, const PromptParams& params, LaunchShape shape,
                      const CudaStep& step) const override {
     const MatrixStack stack{w.data.front(), w.groups, w.n, w.k, packed_linear_stride(w.k), w.stride};
     CUtensorMap map;
     if (!describe(map, w.format, stack, {kTileColumns, kPromptRows / 2, true})) return cudaErrorInvalidValue;
     shape.shared_bytes = kSharedBytes;
-    const auto start = [&](auto type) {
-      return shape.cluster > 1 ? launch_kernel(multiply_prompt<decltype(type), 2>, shape, step, map, params)
-                               : launch_kernel(multiply_prompt<decltype(type), 1>, shape, step, map, params);
-    };
-    return w.format == DType::BF16 ? start(__nv_bfloat16()) : start(__half());
+    return w.format == DType::BF16 ? launch_kernel(multiply_prompt<__nv_bfloat16>, shape, step, map, params)
+                                   : launch_kernel(multiply_prompt<__half>, shape, step, map, params);
   }
 };
 

@@ -129,44 +129,34 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     multiply_tiles(const __grid_constant__ GroupedParams p, int64_t stride) {
   extern __shared__ uint8_t raw[];
   uint8_t* stages = raw + (1024 - shared_address(raw) % 1024) % 1024;
-  begin_grouped(p);
-  const PairTile tile = find_tile(p, S::kPairs, static_cast<int>(blockIdx.y));
-  if (tile.count == 0) return wait_for_input(p);
+  wait_and_let_next_kernel_start();
+  const PairTile tile = find_tile(p.offsets, p.groups, S::kPairs, static_cast<int>(blockIdx.y));
+  if (tile.count == 0) return;
   const T* matrix = reinterpret_cast<const T*>(p.matrix(tile.group));
   const T* x = reinterpret_cast<const T*>(p.x);
   const TileCopies<T, S::kRows, S::kThreads> weights([&](int row) { return matrix + matrix_row<S>(p, row) * stride; },
                                                      p.k);
   const TileCopies<T, S::kPairs, S::kThreads> pairs(
-      [&](int i) { return i < tile.count ? x + p.x_row(__ldcg(p.order + tile.first + i)) * p.x_stride : nullptr; },
-      p.k);
+      [&](int i) { return i < tile.count ? x + p.x_row(p.order[tile.first + i]) * p.x_stride : nullptr; }, p.k);
   const int steps = (p.k + kTileColumns - 1) / kTileColumns;
-  const auto request = [&](const auto& rows, int step, int at) {
-    if (step < steps) rows.start(stages + step % S::kStages * S::kStageBytes + at, step, matrix);
+  const auto request = [&](int step) {
+    uint8_t* stage = stages + step % S::kStages * S::kStageBytes;
+    if (step < steps) {
+      weights.start(stage, step, matrix);
+      pairs.start(stage + S::kRows * kTileRowBytes, step, matrix);
+    }
+    commit_copies();  // one group for each step, even an empty one
   };
-  constexpr int kAhead = S::kStages - 1, kPairsAt = S::kRows * kTileRowBytes;
   float sums[S::kSums];
 #pragma unroll
   for (float& sum : sums) sum = 0;
-  const auto request_pairs = [&](int step) {
-    request(pairs, step, kPairsAt);
-    commit_copies();  // one group for each step, even an empty one
-  };
 #pragma unroll
-  for (int step = 0; step < kAhead; ++step) {
-    request(weights, step, 0);
-    if (!p.settled) request_pairs(step);
-  }
-  if (p.settled) {  // the first group then has the weights of all of these steps
-    wait_for_input(p);
-#pragma unroll
-    for (int step = 0; step < kAhead; ++step) request_pairs(step);
-  }
+  for (int step = 0; step < S::kStages - 1; ++step) request(step);
 #pragma unroll 1
   for (int step = 0; step < steps; ++step) {
     wait_copies<S::kStages - 2>();
     __syncthreads();  // the stage is complete, and all warps have left the one that is requested next
-    request(weights, step + kAhead, 0);
-    request_pairs(step + kAhead);
+    request(step + S::kStages - 1);
     multiply_stage<T, S>(stages + step % S::kStages * S::kStageBytes, tile.count, sums);
   }
   store_tile<S>(p, tile, sums, stages);

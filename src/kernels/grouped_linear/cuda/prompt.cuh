@@ -4,8 +4,6 @@
 // warpgroup fills rings of shared memory and runs ahead into the next item; the other two multiply. Each of their eight
 // warps has two tiles of 16 rows: the same rows of gate and of up in a gated layer, rows 128 apart otherwise.
 // plain_prompt.cu and packed_prompt.cuh multiply 16-bit and quantized weights.
-//
-// Blocks may form clusters, whose tiles have as many pairs for each block. They read the same rows of weights.
 #pragma once
 
 #include "kernels/grouped_linear/cuda/tile_copies.cuh"
@@ -15,7 +13,6 @@
 namespace millrace {
 
 inline constexpr int kPromptRows = 256, kPromptPairs = 128;
-inline constexpr int kPromptStep = 32;                        // blocks of a cluster take multiples of so many pairs
 inline constexpr int kPromptFeeders = 128, kPromptWarps = 8;  // threads that fill, warps that multiply
 inline constexpr int kPromptThreads = kPromptFeeders + 32 * kPromptWarps;
 inline constexpr int kPromptMostGroups = 512;                       // whose offsets fit into shared memory
@@ -43,7 +40,7 @@ inline int prompt_row_blocks(const GroupedParams& p) {
 struct PromptItem {
   int pairs[kPromptPairs];
   float weights[kPromptPairs];  // of pairs, if their products are added up
-  int group, count, rows;       // group -1: no further item; `rows`: index of the block of rows
+  int group, count, rows;       // count 0: no further item; `rows`: index of the block of rows
 };
 inline constexpr int kPromptItems = 3;
 
@@ -56,12 +53,11 @@ struct PromptRing {
   int slot = 0;
   uint32_t parity = 0;
 
-  // `fills`: arrivals that fill a slot. Each warp that multiplies arrives once when it is done, at every block that
-  // `readers` counts.
-  __device__ __forceinline__ void init(int fills, int readers = 1) const {
+  // `fills`: arrivals that fill a slot. Each warp that multiplies arrives once when it is done.
+  __device__ __forceinline__ void init(int fills) const {
     for (int i = 0; i < kSlots; ++i) {
       init_barrier(full + i, fills);
-      init_barrier(done + i, kPromptWarps * readers);
+      init_barrier(done + i, kPromptWarps);
     }
   }
   __device__ __forceinline__ uint8_t* own() const { return data + slot * kBytes; }
@@ -74,45 +70,28 @@ struct PromptRing {
   }
 };
 
-// The items of a block, on both sides of the ring that passes them. A block of a cluster takes its share of a tile's
-// pairs: the tile is divided evenly, so that none of the blocks waits for another one's tail.
-template <int kCluster>
+// The items of a block, on both sides of the ring that passes them.
 struct PromptItems {
   PromptRing<kPromptItems, sizeof(PromptItem)> ring;
 
   __device__ __forceinline__ PromptItem& own() const { return *reinterpret_cast<PromptItem*>(ring.own()); }
 
-  __device__ __forceinline__ static PairTile own_share(PairTile tile) {
-    if constexpr (kCluster > 1) {
-      const int each = (tile.count + kCluster * kPromptStep - 1) / (kCluster * kPromptStep) * kPromptStep;
-      const int before = min(tile.count, each * cluster_rank());
-      tile.first += before;
-      tile.count = min(each, tile.count - before);
-    }
-    return tile;
-  }
-
   // Calls `body(item)` for each item once all feeding threads have passed it on.
   template <class Body>
   __device__ __forceinline__ void feed(const PromptParams& f, const int32_t* offsets, Body body) {
     const int thread = static_cast<int>(threadIdx.x);
-    for (int index = static_cast<int>(blockIdx.x) / kCluster;; index += static_cast<int>(gridDim.x) / kCluster) {
+    for (int index = static_cast<int>(blockIdx.x);; index += static_cast<int>(gridDim.x)) {
       const int of_pairs = index / f.row_blocks;
-      const PairTile whole = find_tile(offsets, f.p.groups, kCluster * kPromptPairs, of_pairs), tile = own_share(whole);
-      const bool ended = whole.count == 0;
+      const PairTile tile = find_tile(offsets, f.p.groups, kPromptPairs, of_pairs);
       ring.wait_done();
       PromptItem& item = own();
-      const int pair = ended ? 0 : f.p.order[thread < tile.count ? tile.first + thread : whole.first];
+      const int pair = tile.count == 0 ? 0 : f.p.order[tile.first + (thread < tile.count ? thread : 0)];
       item.pairs[thread] = pair;
-      item.weights[thread] = f.p.sum && !ended ? f.p.pair_weights[pair] : 1;
-      if (thread == 0) {
-        item.group = ended ? -1 : tile.group;
-        item.count = tile.count;
-        item.rows = index - of_pairs * f.row_blocks;
-      }
+      item.weights[thread] = f.p.sum && tile.count > 0 ? f.p.pair_weights[pair] : 1;
+      if (thread == 0) item.group = tile.group, item.count = tile.count, item.rows = index - of_pairs * f.row_blocks;
       arrive(ring.full + ring.slot);
       ring.wait_full();
-      if (ended) return;
+      if (tile.count == 0) return;
       body(item);
       ring.advance();
     }
@@ -124,7 +103,7 @@ struct PromptItems {
     for (;; ring.advance()) {
       ring.wait_full();
       const PromptItem& item = own();
-      if (item.group < 0) return;
+      if (item.count == 0) return;
       body(item);
       __syncwarp();
       if (threadIdx.x % 32 == 0) arrive(ring.done + ring.slot);

@@ -18,11 +18,9 @@ class PromptKernel : public Kernel<GroupedLinearOp> {
     const Matrix products = products_of(a, executor.workspace);
     if (a.sum) params.p.y = products;
     params.row_blocks = prompt_row_blocks(params.p);
+    const int64_t items = most_tiles(params.p.pairs, params.p.groups, kPromptPairs) * params.row_blocks;
     LaunchShape shape;
-    shape.cluster = cluster(params);
-    const int64_t items = most_tiles(params.p.pairs, params.p.groups, shape.cluster * kPromptPairs) * params.row_blocks;
-    const int64_t clusters = std::min<int64_t>(items, executor.hardware->cores / shape.cluster);
-    shape.grid = dim3(static_cast<unsigned>(clusters * shape.cluster));
+    shape.grid = dim3(static_cast<unsigned>(std::min<int64_t>(items, executor.hardware->cores)));
     shape.threads = kPromptThreads;
     shape.most_shared = true;
     const CudaStep step{static_cast<cudaStream_t>(executor.queue), executor.overlap};
@@ -36,7 +34,6 @@ class PromptKernel : public Kernel<GroupedLinearOp> {
   }
 
  private:
-  virtual int cluster(const PromptParams&) const { return 1; }  // blocks that share a tile of pairs
   // `shape` lacks the bytes of shared memory.
   virtual cudaError_t launch(const GroupedWeights& weights, const PromptParams& params, LaunchShape shape,
                              const CudaStep& step) const = 0;

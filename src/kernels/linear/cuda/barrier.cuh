@@ -17,12 +17,6 @@ __device__ __forceinline__ void arrive(uint64_t* barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
-// At the same barrier of block `rank` of the cluster.
-__device__ __forceinline__ void arrive_at(uint64_t* barrier, int rank) {
-  asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(cluster_address(barrier, rank))
-               : "memory");
-}
-
 __device__ __forceinline__ void arrive_expecting(uint64_t* barrier, uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
                : "memory");

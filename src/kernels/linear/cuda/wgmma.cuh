@@ -26,16 +26,6 @@ __device__ __forceinline__ void copy_box(void* to, const CUtensorMap& map, int x
       : "memory");
 }
 
-// The same, written to the same place of all blocks of the cluster in `blocks`, a bit each; each has its own barrier.
-__device__ __forceinline__ void copy_box_to(uint16_t blocks, void* to, const CUtensorMap& map, int x, int y, int z,
-                                            uint64_t* barrier) {
-  asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, "
-      "{%2, %3, %4}], [%5], %6;" ::"r"(shared_address(to)),
-      "l"(&map), "r"(x), "r"(y), "r"(z), "r"(shared_address(barrier)), "h"(blocks)
-      : "memory");
-}
-
 // The box of one matrix with an L2 eviction policy.
 __device__ __forceinline__ void copy_box(void* to, const CUtensorMap& map, int x, int y, uint64_t* barrier,
                                          uint64_t policy) {
