@@ -12,18 +12,17 @@ namespace {
 // Rows start at multiples of 16 bytes.
 bool is_aligned(const Matrix& m) { return m.stride % 8 == 0 && reinterpret_cast<uintptr_t>(m.data) % 16 == 0; }
 
+constexpr int kCluster = 4;  // blocks; eight were 5 % slower with 32 adapters (docs/lora.md)
+
 // As many clusters as give each warp one tile of columns.
-int splits_of(int64_t columns, int cluster) {
-  const int64_t of_cluster = int64_t{kTileColumns} * kDecodeWarps * cluster;
-  return static_cast<int>(std::min<int64_t>(kLoraGroup, (columns + of_cluster - 1) / of_cluster));
+int splits_of(int64_t columns) {
+  constexpr int64_t kOfCluster = int64_t{kTileColumns} * kDecodeWarps * kCluster;
+  return static_cast<int>(std::min<int64_t>(kLoraGroup, (columns + kOfCluster - 1) / kOfCluster));
 }
 
 class CudaLoraDecode final : public Kernel<LoraOp> {
  public:
-  CudaLoraDecode(std::string_view name, int cluster, const CudaLoraDecode* base)
-      : name_(name), cluster_(cluster), base_(base) {}
-  std::string_view name() const override { return name_; }
-  const Kernel* variant_of(const Problem&, const Hardware&) const override { return base_; }
+  std::string_view name() const override { return "cuda_decode"; }
   bool can_run(const Problem& p, const Hardware& hardware) const override {
     return is_gpu(hardware) && starts_early(hardware) && p.format != DType::F32 && !p.embedding && !p.invariant &&
            p.rows <= kMostDecodeRows && p.k % 8 == 0;
@@ -60,33 +59,21 @@ class CudaLoraDecode final : public Kernel<LoraOp> {
                                   .scale = a.scale,
                                   .rows = static_cast<int>(a.y.rows),
                                   .k = static_cast<int>(a.x.cols),
-                                  .cluster = cluster_,
+                                  .cluster = kCluster,
                                   .half = static_cast<int>(a.feed.cols),
                                   .gate_group = a.gate_group,
-                                  .splits = splits_of(gated ? a.feed.cols : a.y.cols, cluster_),
+                                  .splits = splits_of(gated ? a.feed.cols : a.y.cols),
                                   .most_rank = static_cast<int>((rank + 15) / 16 * 16),
                                   .wide = is_aligned(a.y)};
     MR_ASSERT(!gated || (params.wide && is_aligned(a.feed) && a.gate_group % 8 == 0));
     check_launch(launch_lora_decode(params, a.format, cuda_launch(executor)), "starting lora");
   }
-
- private:
-  std::string_view name_;
-  int cluster_;
-  const CudaLoraDecode* base_;
 };
-
-const CudaLoraDecode& decode() {
-  static const CudaLoraDecode kernel("cuda_decode", 4, nullptr);
-  return kernel;
-}
 
 }  // namespace
 
-const Kernel<LoraOp>& cuda_lora_decode() { return decode(); }
-
-const Kernel<LoraOp>& cuda_lora_decode_wide() {
-  static const CudaLoraDecode kernel("cuda_decode-wide", 8, &decode());
+const Kernel<LoraOp>& cuda_lora_decode() {
+  static const CudaLoraDecode kernel;
   return kernel;
 }
 

@@ -8,10 +8,8 @@ namespace millrace {
 
 const Kernel<LoraOp>& cuda_lora_any();  // any problem; two launches
 // Up to kMostDecodeRows rows on Hopper; one launch. With clusters of four blocks 32 adapters take about one block of
-// each multiprocessor, which leaves room for a block of the next kernel to request its weights. With clusters of eight
-// each block ends sooner.
+// each multiprocessor, which leaves room for a block of the next kernel to request its weights.
 const Kernel<LoraOp>& cuda_lora_decode();
-const Kernel<LoraOp>& cuda_lora_decode_wide();
 
 inline constexpr int kLoraGroup = 8;  // rows
 inline constexpr int kDecodeThreads = 256, kDecodeWarps = kDecodeThreads / 32;

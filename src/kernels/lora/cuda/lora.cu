@@ -84,6 +84,6 @@ const Kernel<LoraOp>& cuda_lora_any() {
   return kernel;
 }
 
-KernelList<LoraOp> LoraOp::cuda() { return {&cuda_lora_decode(), &cuda_lora_decode_wide(), &cuda_lora_any()}; }
+KernelList<LoraOp> LoraOp::cuda() { return {&cuda_lora_decode(), &cuda_lora_any()}; }
 
 }  // namespace millrace

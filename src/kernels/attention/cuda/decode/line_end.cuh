@@ -63,7 +63,7 @@ class LineEnd {
   }
 
   __device__ PairSum add_partials(const Contributors& blocks, int row, int four, int group, int groups) const {
-    constexpr int kAtOnce = Config::kWarps < kUsualWarps ? 24 : 8;  // a few warps hide latencies by loads in flight
+    constexpr int kAtOnce = 8;
     PairSum sum;
     for (int c = group; c < blocks.count; c += groups * kAtOnce) {
       float2 rows[kAtOnce];
