@@ -11,7 +11,8 @@ struct GateRow {
   float weight;  // solved: of the change; otherwise of k
 };
 
-// Gate: `GateRow row(int64_t row, int head)`, kSolved, kLengthEpsilon (q and k are divided by their lengths if solved).
+// Gate: `GateRow row(int64_t row, int head)`, kSolved and, where that is true, kLengthEpsilon: q and k are divided by
+// their lengths.
 template <class Gate>
 struct PrepareParams {
   ChunkedParams chunked;

@@ -8,7 +8,6 @@ namespace {
 // In the words of the chunked recurrences C is q, B is k and x is v.
 struct ScanGate {
   static constexpr bool kSolved = false;
-  static constexpr float kLengthEpsilon = 0;
   GpuMatrix dt;
   const float *dt_bias, *a;
   float least_step, most_step;
