@@ -70,9 +70,8 @@ int64_t parse_memory(const std::string& text) {
 
 bool is_loopback(const std::string& host) { return host.starts_with("127.") || host == "::1" || host == "localhost"; }
 
-// `index`: of the model in the order of the command line.
-LoadedModel load(const ServeOptions& o, const std::string& model, size_t index, std::shared_ptr<ThreadPool>& pool,
-                 const MakeRoom& make_room, bool in_cascade = false) {
+LoadedModel load(const ServeOptions& o, const std::string& model, const std::vector<ServedAdapter>& adapters,
+                 std::shared_ptr<ThreadPool>& pool, const MakeRoom& make_room, bool in_cascade = false) {
   ModelOptions one = o.model;
   one.model = model;
   one.loras.clear();  // they are of several models
@@ -88,9 +87,7 @@ LoadedModel load(const ServeOptions& o, const std::string& model, size_t index, 
   options.logit_rows = std::max<int64_t>(o.sequences, kScoredRows);
   const DraftSource drafts = open_drafts(o.draft, one, source, options);
   options.adapters = !o.server.lora_dir.empty();  // clients may load others
-  for (const ServedAdapter& adapter : o.server.adapters) {
-    if (adapter.model == index) options.adapter_files.push_back({adapter.name, adapter.path});
-  }
+  for (const ServedAdapter& adapter : adapters) options.adapter_files.push_back({adapter.name, adapter.path});
   options.pool = pool;
   const auto plan = [&] { return std::make_unique<Runner>(source, options); };
   loaded.runner = plan();
@@ -129,8 +126,9 @@ void set_models(ServeOptions& o, const std::vector<NamedModel>& models, std::sha
     if (in_cascade && !problem.empty()) fail(ErrorKind::BadFile, "--cascade: {}", problem);
     if (!problem.empty() && ++broken == models.size()) fail(ErrorKind::BadFile, "{}", problem);
     if (!problem.empty()) log().warn("{} cannot be loaded: {}; the other models are served", model.names[0], problem);
-    const auto loader = [&o, &pool, name = model.model, index = o.server.models.size(), in_cascade](
-                            const MakeRoom& make_room) { return load(o, name, index, pool, make_room, in_cascade); };
+    const auto loader = [&o, &pool, name = model.model, in_cascade](const MakeRoom& make_room, const auto& adapters) {
+      return load(o, name, adapters, pool, make_room, in_cascade);
+    };
     o.server.models.push_back({model.names, loader, problem});
   }
 }
@@ -194,7 +192,7 @@ void serve(ServeOptions& o) {
   if (s.keys.empty() && !is_loopback(s.http.host)) {
     log().warn("anyone who reaches {} may use this server: see --api-key-file", s.http.host);
   }
-  server.start([&] { return load(o, models.front().model, 0, pool, {}); });
+  server.start([&] { return load(o, models.front().model, o.server.adapters, pool, {}); });
   const std::string host = s.http.host.find(':') == std::string::npos ? s.http.host : "[" + s.http.host + "]";
   const std::string what = s.cascade ? fmt::format("a cascade of {} and {} with threshold {:.3f}", models[0].names[0],
                                                    models[1].names[0], s.cascade->threshold)

@@ -19,12 +19,12 @@ AdapterFusion::AdapterFusion(const std::filesystem::path& path, const Weights& w
     for (const LinearPart& part : site.parts) {
       for (int i = 0; i < layer.weights.parts; ++i) {
         const LoraWeights::Part& own = layer.weights.part[i];
-        if (own.column > column && own.column < column + part.rows) {
+        if (own.column >= column + part.rows || own.column + own.cols <= column) continue;
+        if (own.column > column || own.column + own.cols < column + part.rows) {
           fail(ErrorKind::Unsupported,
                "{}: changes rows of '{}', which files of this model store whole: it cannot be fused", path.string(),
                part.name.hf);
         }
-        if (column < own.column || column >= own.column + own.cols) continue;
         if (part.name.gguf.empty() || part.name.gguf.ends_with('.')) {  // as in Weights::declare()
           fail(ErrorKind::Unsupported, "{}: changes '{}', which GGUF files store in parts: it cannot be fused",
                path.string(), part.name.hf);

@@ -44,9 +44,9 @@ ApiServer::ApiServer(ApiServerOptions options)
 
 void ApiServer::make_pool() {
   if (!several()) {
-    only_ = std::make_shared<ServedModel>(options_.names, options_.service,
-                                          with_adapters(0, [this](const MakeRoom&) { return load_only_(); }),
-                                          ServedModel::State::Loading);
+    only_ = std::make_shared<ServedModel>(
+        options_.names, options_.service,
+        with_adapters(0, [this](const MakeRoom&, const auto&) { return load_only_(); }), ServedModel::State::Loading);
   }
   std::vector<ModelPool::Member> members;
   if (only_) members.push_back({options_.names, [this] { return only_; }});
@@ -60,17 +60,15 @@ void ApiServer::make_pool() {
                                         [this](const ModelPool::Event& event) { on_model(event); });
 }
 
-ModelLoader ApiServer::with_adapters(size_t model, ModelLoader load) {
+ModelLoader ApiServer::with_adapters(size_t model, AdaptedLoader load) {
   return [this, model, load = std::move(load)](const MakeRoom& make_room) {
-    LoadedModel loaded = load(make_room);
-    Adapters& present = loaded.runner->rank().adapters();  // those of the command line
-    for (const auto& adapter : present.all()) {
-      if (!adapters_.find(adapter->name)) present.remove(adapter->name);  // a client unloaded it
-    }
-    for (const ServedAdapter& adapter : adapters_.of_model(model)) {
-      const auto found = present.find(adapter.name);
-      if (found == nullptr || found->origin != adapter.path) place(adapter, *loaded.runner);
-    }
+    std::vector<ServedAdapter> given = adapters_.of_model(model), of_clients;
+    const auto from_client =
+        std::stable_partition(given.begin(), given.end(), [](const auto& a) { return !a.from_client; });
+    of_clients.assign(from_client, given.end());
+    given.erase(from_client, given.end());
+    LoadedModel loaded = load(make_room, given);
+    for (const ServedAdapter& adapter : of_clients) place(adapter, *loaded.runner);
     return loaded;
   };
 }

@@ -24,9 +24,12 @@
 
 namespace millrace {
 
+// Loads a model with the adapters of the command line that no client has unloaded or replaced.
+using AdaptedLoader = std::function<LoadedModel(const MakeRoom&, const std::vector<ServedAdapter>&)>;
+
 struct ModelSpec {
   std::vector<std::string> names;  // the first is its id
-  ModelLoader load;
+  AdaptedLoader load;
   std::string problem = {};  // already known: it cannot be loaded as it is now
 };
 
@@ -70,7 +73,7 @@ class ApiServer {
   void run_with(const Route& route, const std::shared_ptr<Call>& call, ServedModel& model);
   void run_without_choice(const Route& route, const std::shared_ptr<Call>& call);
   void make_pool();
-  ModelLoader with_adapters(size_t model, ModelLoader load);
+  ModelLoader with_adapters(size_t model, AdaptedLoader load);
   void place(const ServedAdapter& adapter, Runner& runner);
   std::optional<size_t> find_model(const Call& call, const std::string& name) const;
   void on_model(const ModelPool::Event& event);

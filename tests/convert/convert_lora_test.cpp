@@ -1,6 +1,7 @@
 // A folder converted with an adapter has PEFT's logits without the adapter.
 #include "base/error.h"
 #include "convert/convert.h"
+#include "formats/gguf_writer.h"
 #include "models/golden.h"
 
 namespace millrace {
@@ -53,6 +54,44 @@ TEST(ConvertLora, RefusesHalfOfATiedMatrixAndOneThatIsStoredInParts) {
         << lora;
     EXPECT_FALSE(fs::exists(out));
   }
+}
+
+// An adapter of rank 1 with ones, for a matrix of `rows` rows and 32 columns.
+fs::path adapter_of(const std::string& matrix, int64_t rows) {
+  GgufMetadataBuilder keys;
+  keys.add_string("general.architecture", "chatglm");
+  keys.add_string("general.type", "adapter");
+  keys.add_string("adapter.type", "lora");
+  keys.add_f32("adapter.lora.alpha", 1);
+  const fs::path path = fs::path(testing::TempDir()) / ("millrace_" + matrix + ".gguf");
+  const std::vector<GgufTensor> tensors{{matrix + ".weight.lora_a", DType::F32, {1, 32}},
+                                        {matrix + ".weight.lora_b", DType::F32, {rows, 1}}};
+  GgufWriter writer(path, keys, tensors);
+  const std::vector<float> ones(static_cast<size_t>(std::max<int64_t>(rows, 32)), 1.0F);
+  writer.write(std::as_bytes(std::span(ones).first(32)));
+  writer.write(std::as_bytes(std::span(ones).first(static_cast<size_t>(rows))));
+  writer.finish();
+  return path;
+}
+
+TEST(ConvertLora, RefusesSomeRowsOfAMatrixThatIsStoredWhole) {
+  const fs::path out = fs::path(testing::TempDir()) / "millrace_fused_rows.gguf";
+  const auto source = open_weights((goldens_folder() / "chatglm2").string());
+  ThreadPool pool(2);
+  for (const auto& [matrix, rows, whole] :
+       {std::tuple("blk.0.attn_q", 32, false), {"blk.0.attn_k", 16, false}, {"blk.0.attn_qkv", 64, true}}) {
+    fs::remove(out);
+    const fs::path adapter = adapter_of(matrix, rows);
+    const auto convert = [&] { convert_folder(*source, {out, nullptr, adapter}, pool, [](int64_t, int64_t) {}); };
+    if (whole) {
+      EXPECT_NO_THROW(convert()) << matrix;
+    } else {
+      EXPECT_THROW(convert(), Error) << matrix;
+    }
+    EXPECT_EQ(fs::exists(out), whole) << matrix;
+    fs::remove(adapter);
+  }
+  fs::remove(out);
 }
 
 }  // namespace

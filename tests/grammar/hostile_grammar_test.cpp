@@ -13,10 +13,11 @@
 namespace millrace {
 namespace {
 
+// The machine may be slow and busy; what these limits are for takes minutes.
 #ifdef MILLRACE_SANITIZED
-constexpr double kSlower = 15;
+constexpr double kSlower = 60, kLarger = 15;
 #else
-constexpr double kSlower = 2;  // the machine may be busy
+constexpr double kSlower = 10, kLarger = 2;
 #endif
 
 std::string times(int count, const std::string& text, const std::string& between = "") {
@@ -274,7 +275,7 @@ void expect_refused_or_ready_soon(const std::vector<GrammarSpec>& specs) {
     }
     EXPECT_LT((seconds() - ready) / 40, 0.03 * kSlower) << name;
   }
-  EXPECT_LT(resident_mb() - before, 1000 * kSlower) << "it keeps at most 256 MB of grammars, and sets of tokens";
+  EXPECT_LT(resident_mb() - before, 1000 * kLarger) << "it keeps at most 256 MB of grammars, and sets of tokens";
 }
 
 TEST(HostileGrammar, IsRefusedOrReadySoon) { expect_refused_or_ready_soon(hostile_grammars()); }

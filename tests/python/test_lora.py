@@ -137,10 +137,11 @@ def test_an_adapter_comes_back_with_its_model(two_models, tmp_path):
     loras.mkdir()
     shutil.copytree(LORAS / "llama_patterns", loras / "patterns")
     shutil.copytree(LORAS / "llama", loras / "lost")
+    shutil.copytree(LORAS / "llama", loras / "given")
     with Server(two_models, *SMALL, "--lora-dir", loras) as server:
         complete(server, "one"), complete(server, "two")
         largest = max(listed(server)[name]["bytes"] for name in ("one", "two"))
-    with Server(two_models, *SMALL, "--models-memory", int(largest * 1.2), "--lora-dir", loras, "--lora", f"one:a={LORAS / 'llama'}") as server:
+    with Server(two_models, *SMALL, "--models-memory", int(largest * 1.2), "--lora-dir", loras, "--lora", f"one:a={LORAS / 'llama'}", "--lora", f"one:given={loras / 'given'}") as server:
         body = {"lora_name": "b", "lora_path": "patterns"}
         status, _, answer = server.post("/v1/load_lora_adapter", body)
         assert status == 400 and answer["error"]["param"] == "model" and "several models" in answer["error"]["message"]
@@ -163,6 +164,8 @@ def test_an_adapter_comes_back_with_its_model(two_models, tmp_path):
         complete(server, "two")
         assert server.post("/v1/unload_lora_adapter", {"lora_name": "b"})[0] == 200, "of a model that is not loaded"
         assert server.post("/v1/unload_lora_adapter", {"lora_name": "b"})[0] == 404
+        assert server.post("/v1/unload_lora_adapter", {"lora_name": "given"})[0] == 200
+        shutil.rmtree(loras / "given")  # of the command line, but no longer wanted
         assert complete(server, "b") == 404 and text_of(server, "a") == texts["a"]
         assert set(listed(server)) == {"one", "two", "a"}
 
