@@ -2,6 +2,7 @@
 #pragma once
 
 #include "hardware/cuda_device.h"
+#include "hardware/per_device.h"
 #include "kernels/attention/cuda/occupancy.h"
 #include "kernels/cuda/chunked/advance.cuh"
 #include "kernels/cuda/chunked/advance_warpgroup.cuh"
@@ -69,31 +70,43 @@ Advancing advancing() {
   return {advance_chunks<kKeys, kSolved>, kAdvanceThreads, advance_bytes<kKeys, kSolved>()};
 }
 
+// The kernels of a recurrence on the current device, allowed the shared memory that they need: once per device, since
+// these are calls of the driver.
+template <int kKeys, class Gate>
+struct ChunkKernels {
+  static constexpr size_t kPrepareBytes = PrepareShared<kKeys, Gate::kSolved>::kBytes;
+  void (*prepare)(PrepareParams<Gate>) = prepare_chunks<kKeys, Gate>;
+  Advancing advance = advancing<kKeys, Gate::kSolved>();
+
+  ChunkKernels() {
+    allow(prepare, kPrepareBytes);
+    allow(advance.kernel, advance.shared_bytes);
+  }
+
+ private:
+  template <class Params>
+  static void allow(void (*kernel)(Params), size_t shared_bytes) {
+    check_launch(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)),
+        "preparing a recurrence");
+  }
+};
+
 // The slices of at least kLeastRows rows.
 template <int kKeys, class Gate>
 void run_chunks(ChunkedParams params, const Gate& gate, std::span<const SequenceSlice> slices, int64_t rows,
                 const Executor& executor) {
-  constexpr bool kSolved = Gate::kSolved;
-  constexpr size_t kPrepareBytes = PrepareShared<kKeys, kSolved>::kBytes;
-  void (*prepare)(PrepareParams<Gate>) = prepare_chunks<kKeys, Gate>;
-  static const Advancing advance = [=] {  // once: these are calls of the driver
-    const Advancing found = advancing<kKeys, kSolved>();
-    check_launch(cudaFuncSetAttribute(prepare, cudaFuncAttributeMaxDynamicSharedMemorySize, kPrepareBytes),
-                 "preparing a recurrence");
-    check_launch(cudaFuncSetAttribute(found.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                      static_cast<int>(found.shared_bytes)),
-                 "preparing a recurrence");
-    return found;
-  }();
+  using Kernels = ChunkKernels<kKeys, Gate>;
+  const Kernels& kernels = per_cuda_device<Kernels>();
   const unsigned blocks = static_cast<unsigned>((params.value_dim + kBlockColumns - 1) / kBlockColumns);
   const auto heads = static_cast<unsigned>(params.heads);
   for_pieces(slices, chunks_at_once(rows), [&](const Pieces& pieces) {
     params.pieces = pieces;
-    check_launch(launch_kernel(prepare, dim3(static_cast<unsigned>(pieces.chunks), heads), kPrepareThreads,
-                               kPrepareBytes, cuda_launch(executor), PrepareParams<Gate>{params, gate}),
+    check_launch(launch_kernel(kernels.prepare, dim3(static_cast<unsigned>(pieces.chunks), heads), kPrepareThreads,
+                               Kernels::kPrepareBytes, cuda_launch(executor), PrepareParams<Gate>{params, gate}),
                  "starting a recurrence");
-    check_launch(launch_kernel(advance.kernel, dim3(static_cast<unsigned>(pieces.count), heads * blocks),
-                               advance.threads, advance.shared_bytes, cuda_launch(executor), params),
+    check_launch(launch_kernel(kernels.advance.kernel, dim3(static_cast<unsigned>(pieces.count), heads * blocks),
+                               kernels.advance.threads, kernels.advance.shared_bytes, cuda_launch(executor), params),
                  "starting a recurrence");
   });
 }

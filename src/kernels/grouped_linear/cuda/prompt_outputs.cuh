@@ -113,6 +113,7 @@ class PromptOutputs {
   __device__ __forceinline__ void store_tile(const PromptItem& item, int begin, int first, uint8_t* tile,
                                              const PromptTile& v) const {
     if (!whole_) return store_each(item, begin, first, v);
+    __syncwarp();  // lanes without outputs have left the tile before
 #pragma unroll
     for (int q = 0; q < 2; ++q) {
       const float* of = v.at + 8 * q;

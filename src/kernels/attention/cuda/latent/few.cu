@@ -106,6 +106,8 @@ struct Clusters {
   int ranks() const { return 1 << shift; }
 };
 
+constexpr int64_t kMostRows = 16384;  // query rows of a sequence: tokens times heads; the grid would take more
+
 class LatentFewKernel final : public AttentionKernel {
  public:
   LatentFewKernel(std::string_view name, Softmax softmax) : name_(name), softmax_(softmax) {}
@@ -117,6 +119,7 @@ class LatentFewKernel final : public AttentionKernel {
     if (p.key_dim != FewTile::kKey || p.value_dim != FewTile::kLatent || p.block_size % kUnit != 0) return false;
     if (p.precision == Precision::Exact || p.window != 0 || p.bidirectional || p.invariant) return false;
     if (softmax_ == Softmax::Unified && !p.calibrated) return false;
+    if ((p.rows - p.sequences + 1) * p.heads > kMostRows) return false;
     return tensor_map_encoder() != nullptr && places(entry_of(p.kv, softmax_))[0] > 0;
   }
 
