@@ -68,7 +68,7 @@ inline std::vector<LoraWeights> lora_table(std::vector<LoraWeights> table,
   return table;
 }
 
-// Matrices of a few adapters and rows that choose among them; some rows have none.
+// Matrices of a few adapters and rows that choose among them; some rows have none, but the first one has.
 class LoraBatch {
  public:
   LoraBatch(const LoraCase& c, DType format, Random& random)
@@ -80,10 +80,9 @@ class LoraBatch {
     const auto adapters_count = static_cast<int>(c.ranks.size());
     for (int64_t row = 0; row < c.rows; ++row) {
       const bool repeat = c.runs && row > 0 && row % 13 != 0;
-      adapters.push_back(repeat ? adapters.back() : random.below(adapters_count + 1) - 1);
+      adapters.push_back(row == 0 ? 0 : repeat ? adapters.back() : random.below(adapters_count + 1) - 1);
       ids.push_back(row % 5 == 4 ? ~int32_t{1} : random.below(static_cast<int>(c.k)));
     }
-    if (c.rows == 1) adapters[0] = 0;
     chosen = {0, random.below(static_cast<int>(c.k))};
   }
 
