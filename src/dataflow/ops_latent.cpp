@@ -13,7 +13,7 @@ void Ops::plan_latent_prompts(const LatentPromptOp::Problem& problem) {
   for (bucket.rows = 1; bucket.rows < 2 * limits_.rows; bucket.rows *= 2) {
     for (bucket.context = bucket.rows; bucket.context < 2 * limits_.context; bucket.context *= 2) {
       const auto* kernel = planner<LatentPromptOp>().plan(bucket);
-      if (kernel == nullptr || kernel == LatentPromptOp::absorbed()) continue;
+      if (kernel == nullptr || LatentPromptOp::is_absorbed(*kernel)) continue;
       workspace_needed_ = std::max(workspace_needed_, kernel->workspace_bytes(bucket, hardware_));
     }
   }
@@ -29,7 +29,7 @@ bool Ops::materialises(const LatentPromptOp::Problem& problem) {
   }
   auto& planner = this->planner<LatentPromptOp>();
   const auto* kernel = is_dry() ? planner.plan(problem.bucketed()) : planner.planned(problem.bucketed());
-  const bool absorbs = kernel == nullptr || kernel == LatentPromptOp::absorbed();
+  const bool absorbs = kernel == nullptr || LatentPromptOp::is_absorbed(*kernel);
   if (mode_ == Mode::Explain && absorbs) {
     calls_->push_back(explain_call(planner, problem, LatentPromptOp::Args()));
     calls_->back().on_host = options_.is_host_side;

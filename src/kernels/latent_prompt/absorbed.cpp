@@ -1,3 +1,5 @@
+#include "kernels/latent_prompt/absorbed.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -5,47 +7,38 @@
 #include <limits>
 
 #include "base/error.h"
-#include "kernels/kernel_set.h"
 
 namespace millrace {
 namespace {
-
-class AbsorbedForm final : public Kernel<LatentPromptOp> {
- public:
-  std::string_view name() const override { return "absorbed"; }
-  bool can_run(const Problem&, const Hardware&) const override { return true; }
-
-  double estimate_us(const Problem& p, const Hardware& hardware) const override {
-    AttentionProblem attention{p.kv, p.precision, p.heads, 1, p.latent_dim + p.rotary_dim, p.latent_dim, p.block_size};
-    attention.latent = true;
-    attention.sequences = 1;
-    attention.rows = p.rows;
-    attention.context = p.context;
-    double best = std::numeric_limits<double>::infinity();
-    const bool on_cpu = hardware.device == DeviceKind::Cpu;
-    for (const AttentionKernel* kernel : (on_cpu ? cpu_kernels() : cuda_kernels()).of<AttentionOp>()) {
-      if (kernel->can_run(attention, hardware)) best = std::min(best, kernel->estimate_us(attention, hardware));
-    }
-    // Queries into latent space, and its sums to values. Kernels of quantized weights are faster, but these products
-    // are a small part.
-    const double products = 2.0 * double(p.rows) * p.heads * p.latent_dim * (p.plain_dim + p.value_dim);
-    if (on_cpu) return best + products / (1e3 * hardware.ceilings.f32_gflops);
-    constexpr double kTwoLaunches = 8, kShareOfPeak = 0.5;
-    const bool exact = p.precision == Precision::Exact;
-    const double peak = exact ? hardware.ceilings.f32_gflops : kShareOfPeak * hardware.ceilings.bf16_gflops;
-    return best + kTwoLaunches + products / (1e3 * peak);
-  }
-
-  void run(const Args&, const Executor&) const override { MR_ASSERT(!"Ops runs the ops of the absorbed form"); }
-};
 
 int64_t power_of_two(int64_t n) { return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))); }
 
 }  // namespace
 
-const Kernel<LatentPromptOp>* LatentPromptOp::absorbed() {
-  static const AbsorbedForm form;
-  return &form;
+double AbsorbedForm::estimate_us(const Problem& p, const Hardware& hardware) const {
+  AttentionProblem attention{p.kv, p.precision, p.heads, 1, p.latent_dim + p.rotary_dim, p.latent_dim, p.block_size};
+  attention.latent = true;
+  attention.sequences = 1;
+  attention.rows = p.rows;
+  attention.context = p.context;
+  double best = std::numeric_limits<double>::infinity();
+  for (const AttentionKernel* kernel : attention_) {
+    if (kernel->can_run(attention, hardware)) best = std::min(best, kernel->estimate_us(attention, hardware));
+  }
+  // Queries into latent space, and its sums to values. Kernels of quantized weights are faster, but these products
+  // are a small part.
+  const double products = 2.0 * double(p.rows) * p.heads * p.latent_dim * (p.plain_dim + p.value_dim);
+  if (hardware.device == DeviceKind::Cpu) return best + products / (1e3 * hardware.ceilings.f32_gflops);
+  constexpr double kTwoLaunches = 8, kShareOfPeak = 0.5;
+  const bool exact = p.precision == Precision::Exact;
+  const double peak = exact ? hardware.ceilings.f32_gflops : kShareOfPeak * hardware.ceilings.bf16_gflops;
+  return best + kTwoLaunches + products / (1e3 * peak);
+}
+
+void AbsorbedForm::run(const Args&, const Executor&) const { MR_ASSERT(!"Ops runs the ops of the absorbed form"); }
+
+bool LatentPromptOp::is_absorbed(const Kernel<LatentPromptOp>& kernel) {
+  return dynamic_cast<const AbsorbedForm*>(&kernel) != nullptr;
 }
 
 LatentPromptOp::Problem LatentPromptOp::Problem::bucketed() const {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/latent_prompt/latent_prompt.h"
+#include "kernels/latent_prompt/absorbed.h"
 #include "kernels/latent_prompt/space.h"
 #include "kernels/simd/targets.h"
 
@@ -232,7 +232,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace millrace {
 
-KernelList<LatentPromptOp> LatentPromptOp::cpu() { return {MR_EACH_TARGET(materialised_kernel), absorbed()}; }
+KernelList<LatentPromptOp> LatentPromptOp::cpu() {
+  static const AbsorbedForm absorbed(AttentionOp::cpu());
+  return {MR_EACH_TARGET(materialised_kernel), &absorbed};
+}
 
 }  // namespace millrace
 #endif

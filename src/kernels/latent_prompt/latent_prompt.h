@@ -36,11 +36,10 @@ struct LatentPromptOp {
     const GroupedWeights* values = nullptr;  // [heads][value, latent]
   };
 
-  // Both end with absorbed().
+  // Both end with the absorbed form, which takes part in the ranking only: Ops runs a chain of other ops in its place.
   static KernelList<LatentPromptOp> cpu();
   static KernelList<LatentPromptOp> cuda();
-  // Stands for the absorbed form in the ranking. That form is a chain of other ops, which Ops runs in its place.
-  static const Kernel<LatentPromptOp>* absorbed();
+  static bool is_absorbed(const Kernel<LatentPromptOp>& kernel);
 };
 std::string to_string(const LatentPromptOp::Problem& problem);
 

@@ -4,6 +4,7 @@
 #include "hardware/per_device.h"
 #include "kernels/cuda/convert.h"
 #include "kernels/cuda/cost.h"
+#include "kernels/latent_prompt/absorbed.h"
 #include "kernels/latent_prompt/cuda/steps.h"
 #include "kernels/linear/cuda/file_rows.h"
 
@@ -173,7 +174,8 @@ void CudaMaterialised::run(const Args& args, const Executor& executor) const {
 
 KernelList<LatentPromptOp> LatentPromptOp::cuda() {
   static const CudaMaterialised materialised(LatentCut::Limits{});
-  return {&materialised, absorbed()};
+  static const AbsorbedForm absorbed(AttentionOp::cuda());
+  return {&materialised, &absorbed};
 }
 
 }  // namespace millrace

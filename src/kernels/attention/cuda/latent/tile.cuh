@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/attention/cuda/latent/params.cuh"
+#include "kernels/attention/cuda/latent/settle.cuh"
 
 namespace millrace {
 
@@ -131,7 +132,7 @@ class LatentTile {
       stage = stage + 1 == Config::kStages ? 0 : stage + 1;
     }
     __syncwarp();  // the stages may be overwritten
-    if constexpr (kSoftmax == Softmax::Unified) return settle(seen);
+    if constexpr (kSoftmax == Softmax::Unified) return settle_unified<T>(sums_, seen, phi_);
     return true;
   }
 
@@ -280,24 +281,6 @@ class LatentTile {
       mma<T>(sums_.o[n * 2], weights, b[0], b[1]);
       mma<T>(sums_.o[n * 2 + 1], weights, b[2], b[3]);
     }
-  }
-
-  // As in the other decode kernels (decode/stream.cuh): scores near the unified maximum, and sums far from overflow.
-  __device__ bool settle(const float (&seen)[2]) {
-    bool inside = true;
-#pragma unroll
-    for (int n = 0; n < Config::kColumns / 8; ++n) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) inside &= fabsf(sums_.o[n][i]) < 0x1p100f;  // false for NaN
-    }
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float largest = quad_max(seen[half]);
-      if (largest <= kNoScore) continue;
-      inside &= largest <= phi_[half] + UnifiedRange<T>::kAbove && largest >= phi_[half] - UnifiedRange<T>::kBelow;
-      sums_.largest[half] = phi_[half];
-    }
-    return __syncthreads_and(inside ? 1 : 0) != 0;
   }
 
   const DecodeParams& p_;
