@@ -122,7 +122,7 @@ void time_forms(const LatentPromptOp::Problem& p, const Hardware& hardware) {
   }
   fmt::print(
       "rows {:5} context {:6}: absorbed {:9.2f} ms (estimate {:9.2f}), {} {:9.2f} ms (estimate {:9.2f}): {:.2f}x\n",
-      p.rows, p.context, median(absorbed_ms), LatentPromptOp::absorbed()->estimate_us(p, hardware) / 1e3,
+      p.rows, p.context, median(absorbed_ms), LatentPromptOp::cpu().back()->estimate_us(p, hardware) / 1e3,
       materialised.name(), median(materialised_ms), materialised.estimate_us(p, hardware) / 1e3,
       median(absorbed_ms) / median(materialised_ms));
   std::fflush(stdout);

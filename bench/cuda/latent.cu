@@ -128,7 +128,7 @@ void time_materialised(const Shape& s, Layers& layers) {
     });
     std::printf("%4d heads %3d x %4d rows context %5d  %-22s %s %8.1f us, expected %.1f, absorbed %.1f\n", s.heads,
                 s.sequences, s.rows, s.context, std::string(kernel.name()).c_str(), overlap ? "overlap" : "alone  ", us,
-                kernel.estimate_us(problem, hardware), LatentPromptOp::absorbed()->estimate_us(problem, hardware));
+                kernel.estimate_us(problem, hardware), LatentPromptOp::cuda().back()->estimate_us(problem, hardware));
   }
 }
 

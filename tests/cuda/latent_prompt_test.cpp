@@ -147,7 +147,7 @@ TEST(CudaLatentPrompt, EstimatesPreferItForLongChunksOnly) {
   const auto prefers = [&](int64_t rows, int64_t context) {
     const LatentPromptOp::Problem p{DType::BF16, Precision::Fast, 16, 128, 64, 128, 512, 64, rows, context};
     return LatentPromptOp::cuda().front()->estimate_us(p, hardware) <
-           LatentPromptOp::absorbed()->estimate_us(p, hardware);
+           LatentPromptOp::cuda().back()->estimate_us(p, hardware);
   };
   for (const int64_t context : {4096, 65536}) {
     EXPECT_TRUE(prefers(2048, context)) << context;
