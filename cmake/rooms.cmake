@@ -46,9 +46,20 @@ endfunction()
 # millrace_test_tool(NAME SOURCES x.cpp LINKS room) builds a program that tests or scripts run.
 function(millrace_test_tool name)
   cmake_parse_arguments(TOOL "" "" "SOURCES;LINKS" ${ARGN})
-  list(TRANSFORM TOOL_LINKS REPLACE "^([a-z_]+)$" "millrace_\\1")
   add_executable(${name} ${TOOL_SOURCES})
-  target_link_libraries(${name} PRIVATE ${TOOL_LINKS})
+  millrace_test_target(${name} ${TOOL_LINKS})
+endfunction()
+
+# millrace_test_objects(NAME SOURCES x_test.cpp LINKS room) compiles tests that several programs link as NAME.
+function(millrace_test_objects name)
+  cmake_parse_arguments(OBJECTS "" "" "SOURCES;LINKS" ${ARGN})
+  add_library(millrace_${name} OBJECT ${OBJECTS_SOURCES})
+  millrace_test_target(millrace_${name} ${OBJECTS_LINKS} GTest::gmock GTest::gtest)
+endfunction()
+
+function(millrace_test_target name)
+  list(TRANSFORM ARGN REPLACE "^([a-z_]+)$" "millrace_\\1" OUTPUT_VARIABLE links)
+  target_link_libraries(${name} PRIVATE ${links})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)  # the tested code is optimized; tests need not be
   # All tests share one set of precompiled headers, compiled by the first, since their definitions are equal.

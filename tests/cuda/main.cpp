@@ -3,7 +3,10 @@
 
 #include <cstdio>
 
+#include "engine/where.h"
 #include "hardware/device.h"
+
+std::vector<millrace::Where> millrace::tested_places() { return {Where::Gpu}; }
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);

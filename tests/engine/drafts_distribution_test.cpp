@@ -90,7 +90,7 @@ TEST_P(DraftsDistributionTest, TokensBehindAnAcceptedDraftFollowTheModel) {
   EXPECT_LT(chi_square, freedom + 4 * std::sqrt(2 * freedom)) << counted << " texts";
 }
 
-INSTANTIATE_TEST_SUITE_P(Everywhere, DraftsDistributionTest, MR_EVERYWHERE, name_of);
+INSTANTIATE_TEST_SUITE_P(Everywhere, DraftsDistributionTest, testing::ValuesIn(tested_places()), name_of);
 
 }  // namespace
 }  // namespace millrace

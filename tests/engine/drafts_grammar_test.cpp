@@ -161,7 +161,7 @@ TEST(Rollback, LeavesConstraintsAsTheyWere) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Everywhere, DraftsOfGrammarsTest, MR_EVERYWHERE, name_of);
+INSTANTIATE_TEST_SUITE_P(Everywhere, DraftsOfGrammarsTest, testing::ValuesIn(tested_places()), name_of);
 
 }  // namespace
 }  // namespace millrace

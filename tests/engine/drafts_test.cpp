@@ -367,7 +367,7 @@ TEST_P(DraftsTest, AServiceDeliversEveryTokenOfAStep) {
   EXPECT_GT(service.stats().accepted_tokens, 50u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Everywhere, DraftsTest, MR_EVERYWHERE, name_of);
+INSTANTIATE_TEST_SUITE_P(Everywhere, DraftsTest, testing::ValuesIn(tested_places()), name_of);
 
 }  // namespace
 }  // namespace millrace

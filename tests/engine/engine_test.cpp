@@ -175,7 +175,7 @@ TEST_P(EngineTest, TheNextStepStartsFromTokensThatNobodyHasSeen) {
   EXPECT_GT(std::set(heard[0].begin(), heard[0].end()).size(), 3u) << "a text, not one token again and again";
 }
 
-INSTANTIATE_TEST_SUITE_P(Everywhere, EngineTest, MR_EVERYWHERE, name_of);
+INSTANTIATE_TEST_SUITE_P(Everywhere, EngineTest, testing::ValuesIn(tested_places()), name_of);
 
 }  // namespace
 }  // namespace millrace

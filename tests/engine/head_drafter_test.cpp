@@ -141,9 +141,10 @@ constexpr auto kCaseName = [](const auto& info) {
   const auto& [head_case, where] = info.param;
   return std::string(head_case.name) + "_" + name_of(testing::TestParamInfo<Where>(where, 0));
 };
-INSTANTIATE_TEST_SUITE_P(Mtp, HeadLogitsTest, testing::Combine(testing::ValuesIn(kMtp), MR_EVERYWHERE), kCaseName);
-INSTANTIATE_TEST_SUITE_P(Eagle3, HeadLogitsTest, testing::Combine(testing::ValuesIn(kEagle3), MR_EVERYWHERE),
-                         kCaseName);
+INSTANTIATE_TEST_SUITE_P(Mtp, HeadLogitsTest,
+                         testing::Combine(testing::ValuesIn(kMtp), testing::ValuesIn(tested_places())), kCaseName);
+INSTANTIATE_TEST_SUITE_P(Eagle3, HeadLogitsTest,
+                         testing::Combine(testing::ValuesIn(kEagle3), testing::ValuesIn(tested_places())), kCaseName);
 
 class HeadDrafterTest : public DraftsTest {
  protected:
@@ -308,7 +309,7 @@ TEST_P(HeadDrafterTest, CancelledSequences) {
   EXPECT_EQ(stats_.running + stats_.waiting + stats_.kv_blocks_used, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Everywhere, HeadDrafterTest, MR_EVERYWHERE, name_of);
+INSTANTIATE_TEST_SUITE_P(Everywhere, HeadDrafterTest, testing::ValuesIn(tested_places()), name_of);
 
 TEST(Heads, ReadTheseLayers) {
   EXPECT_EQ(head_taps(*open("eagle3"), 32).layers, (std::vector<int>{2, 16, 29}));

@@ -135,7 +135,7 @@ TEST_P(LookupTest, EmissionsCountDrafts) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Everywhere, LookupTest, MR_EVERYWHERE, name_of);
+INSTANTIATE_TEST_SUITE_P(Everywhere, LookupTest, testing::ValuesIn(tested_places()), name_of);
 
 }  // namespace
 }  // namespace millrace

@@ -146,7 +146,7 @@ TEST_P(ModelDrafterTest, ModelsWithRecurrentStateAreRefused) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Everywhere, ModelDrafterTest, MR_EVERYWHERE, name_of);
+INSTANTIATE_TEST_SUITE_P(Everywhere, ModelDrafterTest, testing::ValuesIn(tested_places()), name_of);
 
 TEST(ModelDrafter, OtherVocabulariesAreRefused) {
   const auto words = [](const std::string& last) {

@@ -77,7 +77,7 @@ TEST_P(PlannedStepsTest, EveryBatchWithinTheLimits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Everywhere, PlannedStepsTest, MR_EVERYWHERE, name_of);
+INSTANTIATE_TEST_SUITE_P(Everywhere, PlannedStepsTest, testing::ValuesIn(tested_places()), name_of);
 
 }  // namespace
 }  // namespace millrace

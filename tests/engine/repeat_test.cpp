@@ -92,7 +92,7 @@ TEST_P(RepeatTest, EvictionKeepsTheBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Everywhere, RepeatTest, MR_EVERYWHERE, name_of);
+INSTANTIATE_TEST_SUITE_P(Everywhere, RepeatTest, testing::ValuesIn(tested_places()), name_of);
 
 }  // namespace
 }  // namespace millrace

@@ -400,7 +400,7 @@ TEST_P(SchedulingTest, AnyOrderOfEventsKeepsThePromises) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Everywhere, SchedulingTest, MR_EVERYWHERE, name_of);
+INSTANTIATE_TEST_SUITE_P(Everywhere, SchedulingTest, testing::ValuesIn(tested_places()), name_of);
 
 }  // namespace
 }  // namespace millrace

@@ -190,7 +190,7 @@ TEST_P(ServiceTest, SharesPrefixes) {
   EXPECT_EQ(service.stats().cached_tokens, 100u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Everywhere, ServiceTest, MR_EVERYWHERE, name_of);
+INSTANTIATE_TEST_SUITE_P(Everywhere, ServiceTest, testing::ValuesIn(tested_places()), name_of);
 
 }  // namespace
 }  // namespace millrace

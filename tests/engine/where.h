@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "engine/runner.h"
 
@@ -22,10 +23,6 @@ inline std::string name_of(const testing::TestParamInfo<Where>& info) {
   return info.param == Where::Cpu ? "Cpu" : info.param == Where::CpuAhead ? "CpuAhead" : "Gpu";
 }
 
-#ifdef MILLRACE_TEST_GPU
-#define MR_EVERYWHERE testing::Values(Where::Gpu)
-#else
-#define MR_EVERYWHERE testing::Values(Where::Cpu, Where::CpuAhead)
-#endif
+std::vector<Where> tested_places();  // of this program: tests/engine/where.cpp, tests/cuda/main.cpp
 
 }  // namespace millrace
