@@ -1,8 +1,8 @@
 #include "dataflow/cold_inputs.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
-#include <numeric>
 #include <random>
 
 #include "base/rounding.h"
@@ -114,16 +114,16 @@ ColdExperts::ColdExperts(const GroupedLinearProblem& p, const LinearLayout& layo
   }
 }
 
-// Each row chooses among all groups with equal chances.
-EvenRoutings::EvenRoutings(const GroupedLinearProblem& p, Device& device)
+RandomRoutings::RandomRoutings(const GroupedLinearProblem& p, Device& device, double skew)
     : arena_("routings to time kernels with", kTurns * routing_bytes(p), device.memory()) {
   std::mt19937 random(3);
   const int64_t among = std::max(p.groups, p.all_groups);
-  std::vector<int32_t> groups(static_cast<size_t>(among));
-  std::iota(groups.begin(), groups.end(), 0);
+  std::vector<double> chances(static_cast<size_t>(among));
+  for (size_t g = 0; g < chances.size(); ++g) chances[g] = std::pow(static_cast<double>(g + 1), -skew);
+  std::discrete_distribution<int32_t> draw(chances.begin(), chances.end());
   const auto pairs = static_cast<size_t>(p.pairs());
   for (int turn = 0; turn < kTurns; ++turn) {
-    std::vector<int32_t> host(3 * pairs + groups.size() + 1);
+    std::vector<int32_t> host(3 * pairs + chances.size() + 1);
     const auto at = [&](int32_t* base) {
       return Routing{.rows = p.rows,
                      .per_row = p.per_row,
@@ -135,10 +135,10 @@ EvenRoutings::EvenRoutings(const GroupedLinearProblem& p, Device& device)
     };
     const Routing routing = at(host.data());
     for (int64_t pair = 0; pair < p.pairs(); ++pair) {
-      const int64_t choice = pair % p.per_row;  // the first `choice` groups belong to earlier choices of the row
-      std::uniform_int_distribution<int64_t> rest(choice, among - 1);
-      std::swap(groups[static_cast<size_t>(choice)], groups[static_cast<size_t>(rest(random))]);
-      routing.chosen[pair] = groups[static_cast<size_t>(choice)];
+      int32_t *const of_row = routing.chosen + pair / p.per_row * p.per_row, *const end = routing.chosen + pair;
+      int32_t group = draw(random);
+      while (std::find(of_row, end, group) != end) group = draw(random);
+      routing.chosen[pair] = group;
       routing.weights[pair] = 1 / static_cast<float>(p.per_row);
     }
     sort_by_group(routing);

@@ -34,7 +34,7 @@ class ColdWeights {
   size_t turn_ = 0;
 };
 
-// The matrices of a grouped linear layer, and routings that spread evenly over them.
+// The matrices of a grouped linear layer.
 class ColdExperts {
  public:
   ColdExperts(const GroupedLinearProblem& problem, const LinearLayout& layout, Device& device, ThreadPool& pool,
@@ -49,9 +49,10 @@ class ColdExperts {
   size_t turn_ = 0;
 };
 
-class EvenRoutings {
+// Random routings. The g-th group is chosen with chances proportional to (g + 1)^-skew: equal ones if skew is 0.
+class RandomRoutings {
  public:
-  EvenRoutings(const GroupedLinearProblem& problem, Device& device);
+  RandomRoutings(const GroupedLinearProblem& problem, Device& device, double skew = 0);
   Routing next() { return all_[turn_++ % all_.size()]; }
 
  private:

@@ -132,10 +132,10 @@ std::vector<Measurement> KernelTimer::time(const LinearProblem& p, std::span<con
 
 std::vector<Measurement> KernelTimer::time(const GroupedLinearProblem& p,
                                            std::span<const Kernel<GroupedLinearOp>* const> kernels,
-                                           ColdExperts& experts) {
+                                           ColdExperts& experts, double skew) {
   const Activity x(p.sum ? p.pairs() : p.rows, p.k, p.x, device_);
   const Activity y(p.sum ? p.rows : p.pairs(), p.gated ? p.n / 2 : p.n, p.sum ? DType::F32 : p.x, device_);
-  EvenRoutings routings(p, device_);
+  RandomRoutings routings(p, device_, skew);
   GroupedLinearArgs args{.x = x.matrix(), .gated = p.gated, .sum = p.sum, .y = y.matrix()};
   return race<GroupedLinearOp>(p, kernels, [&] {
     args.weights = experts.next();

@@ -24,7 +24,8 @@ class KernelTimer {
   std::vector<Measurement> time(const LinearProblem& problem, std::span<const LinearKernel* const> kernels,
                                 ColdWeights& weights);
   std::vector<Measurement> time(const GroupedLinearProblem& problem,
-                                std::span<const Kernel<GroupedLinearOp>* const> kernels, ColdExperts& experts);
+                                std::span<const Kernel<GroupedLinearOp>* const> kernels, ColdExperts& experts,
+                                double skew = 0);  // of RandomRoutings
   std::vector<Measurement> time(const AttentionProblem& problem, std::span<const AttentionKernel* const> kernels);
 
  private:

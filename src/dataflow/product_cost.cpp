@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/thread_pool.h"
 #include "dataflow/cold_inputs.h"
 #include "dataflow/ops.h"
 #include "hardware/clock.h"
@@ -34,7 +35,7 @@ double median_us(const Kernel<GroupedLinearOp>& kernel, const GroupedLinearProbl
   constexpr double kFewest = 6, kMost = 40;
   const double bytes = p.expected_active() * double(p.n) * double(row_bytes(p.format, p.k));
   const auto runs = static_cast<size_t>(std::clamp(double(cold_bytes(ops.hardware())) / bytes, kFewest, kMost));
-  EvenRoutings routings(p, ops.device());
+  RandomRoutings routings(p, ops.device());
   const int64_t x_rows = p.sum ? p.pairs() : p.rows, y_rows = p.sum ? p.rows : p.pairs();
   std::vector<float> x(static_cast<size_t>(x_rows * p.k), 0.5f), y(static_cast<size_t>(y_rows * p.n));
   const size_t needed = Arena::padded(kernel.workspace_bytes(p, ops.hardware()) + 64);

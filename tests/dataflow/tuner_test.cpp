@@ -101,6 +101,21 @@ TEST(Tuner, TimesGroupedLinearLayersOnDifferentRoutings) {
   EXPECT_NE(plans.find(GroupedLinearOp::kName, to_string(problem)), nullptr);
 }
 
+TEST(RandomRoutings, PreferTheFirstGroupsIfSkewed) {
+  const GroupedLinearProblem problem{.groups = 12, .rows = 400, .per_row = 3};
+  const auto device = host_device(detect_cpu(1));
+  for (const double skew : {0.0, 1.5}) {
+    const Routing r = RandomRoutings(problem, *device, skew).next();
+    for (int64_t row = 0; row < r.rows; ++row) {
+      const std::set<int32_t> of_row(r.chosen + 3 * row, r.chosen + 3 * row + 3);
+      EXPECT_EQ(of_row.size(), 3u);
+      EXPECT_LT(*of_row.rbegin(), 12);
+    }
+    const auto count = [&](int64_t group) { return r.offsets[group + 1] - r.offsets[group]; };
+    EXPECT_EQ(count(0) > 4 * count(11), skew > 0) << count(0) << " " << count(11);
+  }
+}
+
 // Attention with a given run time, optionally a variant of another kernel.
 class TimedAttention : public AttentionKernel {
  public:
