@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/thread_pool.h"
 #include "dataflow/buckets.h"
 #include "dataflow/ops.h"
 

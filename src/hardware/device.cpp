@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/thread_pool.h"
 #include "hardware/cuda_device.h"
 #include "hardware/detect.h"
 #include "hardware/energy.h"

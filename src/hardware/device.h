@@ -8,12 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "base/thread_pool.h"
 #include "hardware/device_choice.h"
 #include "hardware/hardware.h"
 #include "tensor/memory.h"
 
 namespace millrace {
+
+class ThreadPool;
 
 // Fills a device's memory through a few pinned buffers, so that packing on the host overlaps with copying.
 class Uploader {

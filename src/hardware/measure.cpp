@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 
+#include "base/thread_pool.h"
 #include "hardware/ceilings.h"
 #include "hardware/clock.h"
 #include "hardware/peaks/peak.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/thread_pool.h"
 #include "hardware/clock.h"
 #include "hardware/detect.h"
 

@@ -8,10 +8,11 @@
 #include <string_view>
 #include <vector>
 
-#include "base/thread_pool.h"
 #include "hardware/hardware.h"
 
 namespace millrace {
+
+class ThreadPool;
 
 // Required accuracy of the result.
 enum class Precision : unsigned char {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/thread_pool.h"
 #include "tensor/dequantize.h"
 #include "tensor/half.h"
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/thread_pool.h"
 #include "dataflow/layout.h"
 #include "models/weights.h"
 

@@ -1,6 +1,7 @@
 // Packs declared matrices into their layouts, or uploads them to a device.
 #include "base/error.h"
 #include "base/log.h"
+#include "base/thread_pool.h"
 #include "dataflow/layout.h"
 #include "models/stored_rows.h"
 #include "models/weights.h"

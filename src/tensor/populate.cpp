@@ -2,6 +2,8 @@
 
 #include <sys/mman.h>
 
+#include "base/thread_pool.h"
+
 namespace millrace {
 
 void populate(std::byte* data, size_t bytes, ThreadPool& pool) {

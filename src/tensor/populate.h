@@ -3,9 +3,9 @@
 
 #include <cstddef>
 
-#include "base/thread_pool.h"
-
 namespace millrace {
+
+class ThreadPool;
 
 // `data` must start a page. Without this the system clears each page at its first write, which stalls a step. On Linux
 // before 5.14 the call does nothing.

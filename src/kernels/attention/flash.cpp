@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/thread_pool.h"
+
 namespace millrace {
 namespace {
 

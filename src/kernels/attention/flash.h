@@ -14,7 +14,7 @@ struct FlashMethod {
   int query_tile;
   bool (*can_run)(const AttentionProblem& problem, const Hardware& hardware);
   double (*gflops)(const AttentionProblem& problem,
-                   const Hardware& hardware);  // reached by all threads on data in cache
+                   const Hardware& hardware);  // rate of all threads together on data in cache
   RunPiece (*choose)(DType kv);
   void (*merge)(Partial& into, const Partial& from, int64_t vectors, int64_t stride);
   void (*write_out)(const AttentionArgs& args, const QueryTile& tile, const Partial& partial, int64_t stride);

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/thread_pool.h"
 #include "kernels/attention/attention.h"
 #include "kernels/attention/scores.h"
 #include "tensor/dequantize.h"

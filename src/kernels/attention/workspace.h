@@ -41,7 +41,7 @@ class AttentionWorkspace {
            2 * static_cast<size_t>(AttentionSchedule::max_chunks(threads_)) * partial_bytes();
   }
 
-  // Of a worker.
+  // Bytes of one worker's Scratch.
   size_t scratch_bytes() const {
     return partial_bytes() +
            static_cast<size_t>(vectors * (stride + kScoreStride + 1 + kKvTile / 2) + 2 * stride * kKvTile) *

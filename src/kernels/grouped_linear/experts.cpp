@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/rounding.h"
+#include "base/thread_pool.h"
 #include "kernels/activation/activation.h"
 #include "kernels/grouped_linear/expert_choice.h"
 #include "kernels/grouped_linear/weighted_sum.h"

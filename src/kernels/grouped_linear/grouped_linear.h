@@ -19,7 +19,8 @@ struct GroupedWeights {
   DType format = DType::F32;
   int64_t groups = 0, n = 0, k = 0;
   const LinearLayout* layout = nullptr;
-  // [groups], in host memory. [2 groups] in the CPU's layout of file rows: all gates, then all ups, which lie apart.
+  // [groups], in host memory. In the CPU's layout of file rows [2 groups]: all gates, then all ups, since files store
+  // them apart.
   std::span<const std::byte* const> data;
   size_t stride = 0;  // bytes from one group to the next; 0: groups lie apart (only on the CPU)
 };
@@ -34,7 +35,7 @@ struct GroupedLinearProblem {
   bool gated = false;  // the first n / 2 rows of a matrix are gate, the others up
   bool sum = false;
   bool invariant = false;  // one linear kernel for every number of rows; `rows` still bounds the workspace
-  int64_t all_groups = 0;  // that rows choose among, if the problem has only `groups` of them; 0: all
+  int64_t all_groups = 0;  // that rows choose among, if this problem computes only some of them; 0: it computes all
   bool by_head = false;    // row r chooses group r % groups (kernels/head_routing)
 
   friend bool operator==(const GroupedLinearProblem&, const GroupedLinearProblem&) = default;
@@ -57,8 +58,9 @@ struct GroupedLinearArgs {
   bool sum = false;
   bool invariant = false;  // a row of y may not depend on the other rows of x
   Matrix y;                // [pairs, n]; gated [pairs, n / 2]; with `sum` [rows, n], which is added to
-  // Layers of heads on a GPU: the first k columns of each head's part are x, too, and they are complete when the
-  // preceding kernel lets this one start. [rows / groups, groups * any]; no columns: there is no such matrix.
+  // Layers of heads on a GPU: a second copy of x, complete when the preceding kernel lets this one start, so that a
+  // kernel may read it before it waits. [rows / groups, groups * any], x being the first k columns of each head's part;
+  // no columns: there is none.
   Matrix early_x;
 };
 

@@ -16,8 +16,8 @@ struct Routing {
   int32_t* offsets = nullptr;  // [groups + 1]: group g has the pairs order[offsets[g]] .. order[offsets[g + 1] - 1]
   int64_t first = 0;           // `chosen` counts groups from here on
   bool partial = false;        // some pairs chose other groups: kernels skip them, and their rows of y stay as they are
-  // On a GPU: complete before the kernel in front of this one started, so that a kernel may read it, and fetch the
-  // weights that it names, before it waits for that kernel.
+  // On a GPU: the routing was complete before the preceding kernel started, so a kernel may read it, and fetch the
+  // weights of the chosen groups, before it waits for that kernel.
   bool settled = false;
 
   int64_t pairs() const { return rows * per_row; }

@@ -12,6 +12,7 @@
 #define HWY_TARGET_INCLUDE "kernels/latent_prompt/cpu.cpp"
 #include <hwy/foreach_target.h>
 
+#include "base/thread_pool.h"
 #include "kernels/attention/finish-inl.h"
 #include "kernels/attention/many_queries-inl.h"
 

@@ -26,17 +26,18 @@ struct LatentPromptOp {
     friend bool operator==(const Problem&, const Problem&) = default;
   };
   struct Args {
-    // As the absorbed form takes them, for one sequence, whose tables come first; of q only the rotary parts are set.
+    // The arguments of the absorbed form for one sequence, whose tables come first; q has only its rotary parts.
     // `out` is [rows, heads * value_dim]. GPU: heads begin at multiples of eight elements.
     AttentionArgs attention;
     Matrix plain;                            // [rows, ...]: plain part of head h's query begins at h * plain_stride
     int64_t plain_stride = 0;                // elements
     int plain_dim = 0, value_dim = 0;        // of a head
-    const GroupedWeights* keys = nullptr;    // [heads][latent, plain]: a key's plain part is the latent row times it
+    const GroupedWeights* keys = nullptr;    // [heads][latent, plain]: plain part of a key = latent row * matrix
     const GroupedWeights* values = nullptr;  // [heads][value, latent]
   };
 
-  // Both end with the absorbed form, which takes part in the ranking only: Ops runs a chain of other ops in its place.
+  // Each list ends with the absorbed form, which only takes part in the ranking: where it wins, Ops runs its chain of
+  // ops.
   static KernelList<LatentPromptOp> cpu();
   static KernelList<LatentPromptOp> cuda();
   static bool is_absorbed(const Kernel<LatentPromptOp>& kernel);

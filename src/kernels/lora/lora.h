@@ -4,8 +4,8 @@
 // A layer may be several matrices of the file stacked along its outputs (q, k and v). Each is a part with a rank of its
 // own: the A of all parts are stacked, and each B adds to the columns of its part.
 //
-// A result does not depend on the other rows: each dot product runs over k in the same order for any batch that a kernel
-// runs. Problem::invariant asks for a kernel of all batches.
+// A result does not depend on the other rows: each dot product runs over k in the same order for any batch that a
+// kernel runs. Problem::invariant asks for a kernel of all batches.
 #pragma once
 
 #include <algorithm>
@@ -25,20 +25,22 @@ struct LoraWeights {
   struct Part {
     int32_t column = 0, cols = 0;  // of y
     int32_t first = 0, rank = 0;   // rows of A
-    int64_t at = 0;                // of its B, in elements
+    int64_t at = 0;                // offset of the part's B, in elements
     // Gate and up of some GPU layouts alternate in groups of this many columns; 0: the columns are adjacent.
     int32_t group = 0;
-    constexpr int32_t column_of(int32_t c) const { return column + (group == 0 ? c : c / group * 2 * group + c % group); }
+    constexpr int32_t column_of(int32_t c) const {
+      return column + (group == 0 ? c : c / group * 2 * group + c % group);
+    }
   };
   const std::byte* a = nullptr;  // [rank][k]; of an embedding [k][rank]; null: this layer has no adapter
   const std::byte* b = nullptr;  // the parts' transposed B, [part.rank][part.cols] each; the scale is included
   int32_t rank = 0;              // sum over the parts
   int32_t parts = 0;
   Part part[kMostParts];
-  // Of the experts of a mixture, which have the same parts (kernels/grouped_lora): elements from one expert's matrices
-  // to the next one's.
+  // Experts of a mixture (kernels/grouped_lora) have the same parts. Elements from one expert's matrices to the next
+  // one's.
   int64_t a_step = 0, b_step = 0;
-  // Which of these matrices are an expert's, by expert; -1: it has none. In device memory; null: all have, in order.
+  // [experts]: index of an expert's matrices; -1: it has none. In device memory; null: all have them, in order.
   const int32_t* place = nullptr;
   // Host only.
   int64_t place_of(int64_t expert) const { return place == nullptr ? expert : place[expert]; }
@@ -66,7 +68,7 @@ struct LoraOp {
     DType format = DType::F32;
     Matrix x;                            // [rows, k]; no columns: `ids`
     std::span<const int32_t> ids;        // [rows], as in EmbeddingOp
-    const int32_t* chosen = nullptr;     // of negative ids
+    const int32_t* chosen = nullptr;     // tokens of negative ids: chosen[~id]
     int64_t parts = 1;                   // as in the problem
     float scale = 1;                     // of B A x
     const int32_t* adapters = nullptr;   // [rows]: index in `table`; -1: none
@@ -77,9 +79,9 @@ struct LoraOp {
     // mean square of the row. Only for kernels with shares_between().
     const float* squares = nullptr;  // [rows][k / NormAhead::kPart]
     float epsilon = 0;
-    // The activation behind a gated layer, of all rows, or no data: y has the columns of gate and up in groups of
-    // gate_group as LinearLayout::gate_group() has it, and feed = silu(gate) * up with the adapters added; y keeps its
-    // values. Only for kernels with takes_along().
+    // If set, the kernel also computes feed = silu(gate) * up of all rows, with the adapters added, and leaves y as it
+    // is: y has the columns of gate and up in groups of gate_group, as LinearLayout::gate_group() says. Only for
+    // kernels with takes_along().
     Matrix feed;  // [rows, n / 2]
     int32_t gate_group = 0;
 

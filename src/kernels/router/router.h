@@ -29,8 +29,8 @@ struct RouterSettings {
   float least_sum = 0, sum_epsilon = 0;
   float scale = 1;   // factor of all weights, applied last
   float margin = 0;  // SparseMixer: relative distance to the best logit
-  // Groups behind the experts that every row has, too, behind its choices: shared experts. They count once, or the
-  // sigmoid of a logit behind those of the experts.
+  // Shared experts: groups behind the experts, which every row has behind its choices. Their weight is 1 or, with
+  // gates_shared, the sigmoid of a logit behind those of the experts.
   int shared = 0;
   bool gates_shared = false;
 

@@ -2,6 +2,7 @@
 #include <array>
 #include <cmath>
 
+#include "base/thread_pool.h"
 #include "kernels/attention/scores.h"
 #include "kernels/score_range/score_range.h"
 #include "tensor/dequantize.h"

@@ -1,13 +1,13 @@
 // Recurrences over the rows t of a sequence, for each head with q, k, v of the row and the state S
 // [key_dim][value_dim]:
 //   S *= exp(log_decay)
-//   S += k outer x, where x is v, or with a gate that is solved weight * (v - S^T k)
+//   S += k outer x, with x = v (SSD), or x = weight * (v - S^T k) (delta rule), which the chunked form solves for
 //   out = S^T q
 // run in chunks of kChunk rows. prepare_chunks() computes for all chunks in parallel what does not depend on S, and
 // writes a record for each chunk and head. advance_chunks() then goes through the chunks of a sequence with S in
 // registers. With g[t] the sum of log_decay up to row t of the chunk, L[t][s] = exp(g[t] - g[s]) for s < t and
 //   T = (I + diag(weight) (L * (K K^T)))^-1 diag(weight)
-// a chunk computes (X = V without the solution):
+// a chunk computes (SSD: X = V):
 //   X = T (V - diag(exp(g)) K S),  out = diag(exp(g)) Q S + (L' * (Q K^T)) X,  S = exp(g[end]) S + (diag(exp(g[end] -
 //   g)) K)^T X
 // where L' has ones on its diagonal. Inputs are bf16. f32 operands of the products (S, X, T, ...) are sums of two bf16

@@ -1,4 +1,4 @@
-// One row of a recurrence of params.cuh: a decode step. It moves the states once and computes nothing of note.
+// One row of a recurrence of params.cuh: a decode step. Its time is that of moving the states once.
 #pragma once
 
 #include "kernels/cuda/chunked/prepare.cuh"

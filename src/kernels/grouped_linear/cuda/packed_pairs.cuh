@@ -175,7 +175,7 @@ __global__ void __launch_bounds__(kPairsThreads, 1) grouped_packed_pairs(const _
     return matrix + row_tile * tile_bytes;
   };
   TileStream<kFormat, decltype(first_unit)> stream(rings, tiles, f.units, matrix, first_unit);
-  // Of the thread's first output.
+  // The thread's first output and its biases, loaded early.
   const int own_output = min(first * kTileRows + static_cast<int>(threadIdx.x), p.outputs - 1);
   const float own_bias = bias_of(p, group, own_output);
   const float own_up_bias = p.half > 0 ? bias_of(p, group, p.half + own_output) : 0;
@@ -248,7 +248,7 @@ __global__ void __launch_bounds__(kPairsThreads, 1) sum_packed_pairs(const __gri
   __syncthreads();
   const auto first_unit = [&](int tile) { return of_tile[tile].first_unit; };
   TileStream<kFormat, decltype(first_unit)> stream(rings, tiles, f.units, p.weights, first_unit);
-  // Of the thread's first product.
+  // The output of the thread's first product and its biases, loaded early.
   const int own_tile = min(thread / kTileRows, tiles - 1);
   const int own_output = min((first + own_tile / own_choices) * kTileRows + thread % kTileRows, p.outputs - 1);
   const float own_bias = bias_of(p, max(of_tile[own_tile].group, 0), own_output);

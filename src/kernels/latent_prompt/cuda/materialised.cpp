@@ -13,7 +13,7 @@ namespace {
 
 CublasLtGemm& gemm() { return per_cuda_device<CublasLtGemm>(); }
 
-// Of expanded rows: caches in 8 bits are expanded in f16, which holds their numbers.
+// The type of expanded rows. Caches in 8 bits are expanded to f16, which holds their numbers.
 DType type_of(DType kv) { return kv == DType::BF16 ? DType::BF16 : DType::F16; }
 
 LatentPromptOp::Problem problem_of(const LatentPromptOp::Args& a) {

@@ -22,7 +22,7 @@ struct HeadRows {
   DType dtype = DType::F32;                 // F32, F16 or BF16
   int64_t row_stride = 0, head_stride = 0;  // elements
 };
-// Of heads [first, first + count); quantized ones are written to `scratch`, 2 * count * n * k bytes.
+// The matrices of heads [first, first + count); quantized ones are written to `scratch`, 2 * count * n * k bytes.
 HeadRows plain_heads(const GroupedWeights& weights, int64_t first, int64_t count, DType type, std::byte* scratch,
                      void* queue);
 

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "base/rounding.h"
+#include "base/thread_pool.h"
 #include "kernels/linear/rows/rows.h"
 
 namespace millrace {

@@ -1,6 +1,7 @@
 // The reference: dequantizes part of a row, multiplies and sums in double. Favours clarity over speed.
 #include <algorithm>
 
+#include "base/thread_pool.h"
 #include "kernels/linear/rows/rows.h"
 #include "tensor/dequantize.h"
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/rounding.h"
+#include "base/thread_pool.h"
 #include "kernels/linear/estimate.h"
 #include "kernels/linear/linear.h"
 #include "kernels/linear/rows/rows.h"

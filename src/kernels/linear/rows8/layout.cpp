@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/thread_pool.h"
 #include "kernels/linear/rows8/pack_row.h"
 #include "kernels/linear/rows8/rows8.h"
 

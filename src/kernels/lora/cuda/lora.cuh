@@ -24,7 +24,7 @@ struct LoraMatrices {
   __device__ bool operator==(const LoraMatrices& other) const { return w == other.w && a == other.a; }
 };
 
-// Those of an adapter for expert `expert`; none if the adapter does not change the layer or the expert.
+// The matrices of an adapter for expert `expert`; none if the adapter does not change the layer or the expert.
 template <class T>
 __device__ LoraMatrices<T> lora_matrices(const LoraWeights* table, int adapter, int64_t expert) {
   const LoraWeights* w = adapter >= 0 ? table + adapter : nullptr;

@@ -20,7 +20,7 @@ struct CudaNormArgs {
 };
 CudaError launch_cuda_norm(const CudaNormArgs& args, const CudaLaunch& launch);
 
-// Of norms over groups: whether these are plain RMS norms of heads of 64, 128 or 256 elements, and the kernel for them.
+// Whether norms over groups are plain RMS norms of heads of 64, 128 or 256 elements, and the kernel for these.
 bool are_head_norms(const CudaNormArgs& args);
 CudaError launch_head_norms(const CudaNormArgs& args, const CudaLaunch& launch);
 

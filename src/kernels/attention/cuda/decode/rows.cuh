@@ -80,7 +80,8 @@ class RowPart {
   static constexpr bool kNorms = (kOfRow & (kOfRow - 1)) == 0;
 
   __device__ static float squares(float4 x) { return x.x * x.x + x.y * x.y + x.z * x.z + x.w * x.w; }
-  // As the norm's own kernel, which stores its result in the source's type. The lanes of a row are neighbours.
+  // Rounds as the norm's own kernel does, which stores its result in the source's type. The lanes of a row are
+  // neighbours.
   template <class Source>
   __device__ void normalize(float epsilon, Source, Loaded& x) const {
     const float4 of_a = load_four(norm_), of_b = load_four(norm_ + apart_);

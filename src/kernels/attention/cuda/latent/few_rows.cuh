@@ -87,7 +87,7 @@ class FewRows {
     return true;
   }
 
-  // Of the warp's 64 columns. Totals are added up over the lanes.
+  // Sums of the warp's 64 columns. Totals are added up over the lanes.
   __device__ const RowSums<kColumns>& finished_sums() {
 #pragma unroll
     for (int half = 0; half < 2; ++half) sums_.total[half] = quad_sum(sums_.total[half]);

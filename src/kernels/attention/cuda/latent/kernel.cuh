@@ -172,8 +172,8 @@ __device__ inline Contributors parts_of(const LatentParams& p, int sequence, int
 
 constexpr int kMostGroups = 4;
 
-// Grid: (row of the tile, tile, sequence). A thread adds up four columns. Up to kMostGroups groups of threads share the
-// parts, each takes every so many-th one.
+// Grid: (row of the tile, tile, sequence). A thread adds up four columns. With n groups of threads (up to
+// kMostGroups) group i takes the parts i, i + n, ...
 template <class Config>
 __global__ void __launch_bounds__(kMostGroups* Config::kLatent / 4)
     add_latent_parts(const __grid_constant__ LatentParams p) {

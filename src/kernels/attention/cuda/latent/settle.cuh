@@ -6,8 +6,8 @@
 
 namespace millrace {
 
-// As in decode/stream.cuh: the largest scores seen lie near the unified maximum, and the sums far from overflow. The
-// sums then count from that maximum. The whole block calls it.
+// Whether the largest scores seen lie near the unified maximum, and the sums far from overflow, as decode/stream.cuh
+// tests it. The sums then count from that maximum. The whole block calls it.
 template <class T, int kColumns>
 __device__ bool settle_unified(RowSums<kColumns>& sums, const float (&seen)[2], const float (&phi)[2]) {
   bool inside = true;

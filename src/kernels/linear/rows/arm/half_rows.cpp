@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/thread_pool.h"
 #include "kernels/linear/estimate.h"
 #include "kernels/linear/rows/rows.h"
 
