@@ -27,12 +27,24 @@ size_t distance(std::string_view a, std::string_view b) {
 }
 
 constexpr size_t kLongest = 200;  // the time grows with the product of both lengths
+constexpr size_t kShortestBeginning = 4;
+
+std::string shortest_beginning_with(std::string_view given, const std::vector<std::string>& known) {
+  std::string best;
+  if (given.size() < kShortestBeginning) return best;
+  for (const std::string& name : known) {
+    if (!ascii_lower(name).starts_with(ascii_lower(given))) continue;
+    if (best.empty() || name.size() < best.size()) best = name;
+  }
+  return best;
+}
 
 }  // namespace
 
 std::string nearest_name(std::string_view given, const std::vector<std::string>& known) {
-  std::string best;
-  if (given.size() > kLongest) return best;
+  if (given.size() > kLongest) return "";
+  std::string best = shortest_beginning_with(given, known);
+  if (!best.empty()) return best;
   size_t least = std::max<size_t>(given.size() / 3, 2) + 1;
   for (const std::string& name : known) {
     const size_t d = distance(ascii_lower(given), ascii_lower(name));

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/progress.h"
+#include "cli/checks.h"
 #include "cli/draft_options.h"
 #include "cli/flush_stdout.h"
 #include "cli/model_options.h"
@@ -226,11 +227,11 @@ void add_bench(CLI::App& app) {
   verb->add_option("-b,--batch", o->batches, "sequences at once; rates count all of them")->capture_default_str();
   verb->add_option("-d,--depth", o->depths, "tokens already in the cache")->capture_default_str();
   verb->add_option("-r,--repetitions", o->repetitions, "timed runs of each test")
-      ->check(CLI::Range(1, 1000))
+      ->check(whole_number(1, 1000))
       ->capture_default_str();
   verb->add_option("--chunk", o->rows,
                    "most tokens in one step; 0: 512 on the CPU, 4096 on a GPU, 8192 on a GPU of at least 64 GB")
-      ->check(CLI::Range(0, 16384));
+      ->check(whole_number(0, 16384));
   verb->add_option("--draft-shape", o->draft_shape,
                    "every step of tg verifies n draft tokens per sequence, each accepted with this probability: "
                    "n=4,accept=0.755");

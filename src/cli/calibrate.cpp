@@ -10,6 +10,7 @@
 #include "base/progress.h"
 #include "base/write_file.h"
 #include "cli/calibration_text.h"
+#include "cli/checks.h"
 #include "cli/model_options.h"
 #include "cli/print_json.h"
 #include "cli/read_text.h"
@@ -120,7 +121,7 @@ void add_calibrate(CLI::App& app) {
   add_model_options(*verb, o->model);
   verb->add_option("-f,--file", o->file, "the text to read; - for stdin; default: a built-in text");
   verb->add_option("--tokens", o->tokens, "stop after this many of its tokens")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(whole_number(1, 1 << 20))
       ->capture_default_str();
   verb->callback([o] { run(*o); });
 }

@@ -25,13 +25,22 @@ std::string is_seed(const std::string& text) {
   return parses(text, seed) ? "" : fmt::format("{} is not a whole number of 64 bits", text);
 }
 
+CLI::Validator whole_number(int64_t least, int64_t most) {
+  const auto check = [=](const std::string& text) {
+    int64_t value = 0;
+    const bool good = parses(text, value) && value >= least && value <= most;
+    return good ? "" : fmt::format("{} is not a whole number from {} to {}", text, least, most);
+  };
+  return {check, fmt::format("INT in [{} - {}]", least, most)};
+}
+
 CLI::Validator in_range(double least, double most) {
   const auto check = [=](const std::string& text) {
     double value = 0;
     const bool good = parses(text, value) && value >= least && value <= most;
-    return good ? "" : fmt::format("{} is not a number from {:g} to {:g}", text, least, most);
+    return good ? "" : fmt::format("{} is not a number from {} to {}", text, least, most);
   };
-  return {check, fmt::format("FLOAT in [{:g} - {:g}]", least, most)};
+  return {check, fmt::format("FLOAT in [{} - {}]", least, most)};
 }
 
 void refuse_empty_values(CLI::App& verb) {

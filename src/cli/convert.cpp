@@ -1,5 +1,6 @@
 // millrace convert: a Hugging Face folder to a GGUF file.
 #include "convert/convert.h"
+#include "cli/checks.h"
 
 #include <fmt/core.h>
 
@@ -64,7 +65,7 @@ void add_convert(CLI::App& app) {
   verb->add_option("--type", o->type, fmt::format("one of {}; the folder's own format if not given", recipe_names()));
   verb->add_option("--lora", o->lora, "a low-rank adapter to add to the weights: a PEFT folder or a GGUF file");
   verb->add_flag("--force", o->force, "replace a file that is there already");
-  verb->add_option("-t,--threads", o->threads, "CPU threads; 0: one per usable core")->check(CLI::Range(0, 1024));
+  verb->add_option("-t,--threads", o->threads, "CPU threads; 0: one per usable core")->check(whole_number(0, 1024));
   verb->callback([o] { run(*o); });
 }
 

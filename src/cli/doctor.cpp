@@ -8,6 +8,7 @@
 #include "base/environment.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "cli/checks.h"
 #include "cli/print_json.h"
 #include "cli/verb.h"
 #include "engine/memory_plan.h"
@@ -137,7 +138,7 @@ void add_doctor(CLI::App& app) {
   auto* verb = app.add_subcommand("doctor", "Show the machine, its peak rates, and what runs on it");
   auto o = std::make_shared<DoctorOptions>();
   verb->add_option("-t,--threads", o->threads, "CPU threads to measure with; 0: one per usable core")
-      ->check(CLI::Range(0, 1024));
+      ->check(whole_number(0, 1024));
   verb->add_option("--svg", o->svg, "write the roofline picture to this file");
   verb->add_flag("--again", o->again, "measure the CPU's peak rates again instead of reading the kept ones");
   verb->add_flag("--json", o->json, "one JSON object on stdout and nothing else");

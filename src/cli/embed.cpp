@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/interrupt.h"
+#include "cli/checks.h"
 #include "cli/model_options.h"
 #include "cli/print_json.h"
 #include "cli/read_text.h"
@@ -131,7 +132,7 @@ void add_embed(CLI::App& app) {
   verb->add_option("TEXT", o->texts, "texts; without any and without --file, the lines of stdin");
   verb->add_option("-f,--file", o->file, "a file with a text in each line; - for stdin");
   verb->add_option("--dimensions", o->dimensions, "numbers of a vector; default: all that the model gives")
-      ->check(CLI::Range(1, 1 << 20));
+      ->check(whole_number(1, 1 << 20));
   verb->add_option("--prompt", o->prompt,
                    "name of the prompt to put before each text, such as query or document; default: as the folder's "
                    "config_sentence_transformers.json says");

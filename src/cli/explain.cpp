@@ -5,6 +5,8 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
+#include "cli/checks.h"
 #include "cli/draft_options.h"
 #include "cli/model_options.h"
 #include "cli/print_json.h"
@@ -100,6 +102,7 @@ void print_speculation(Runner& runner, Runner* passes, const std::vector<int32_t
 }
 
 void run(const ExplainOptions& o) {
+  if (!o.draft.empty() && !o.speculate) fail(ErrorKind::Usage, "--draft: only with --speculate");
   const auto batches = parse_int_list("-b", o.batches, 1, 1024);
   auto load = load_options(o.model);
   load.measure = true;
@@ -152,7 +155,7 @@ void add_explain(CLI::App& app) {
   add_model_options(*verb, o->model);
   verb->add_option("-b,--batch", o->batches, "batch sizes of decode to explain")->capture_default_str();
   verb->add_option("-d,--depth", o->depth, "context to explain attention at")
-      ->check(CLI::Range(1, 1 << 24))
+      ->check(whole_number(1, 1 << 24))
       ->capture_default_str();
   verb->add_flag("--all", o->all, "also the small ops between linear layers and attention");
   verb->add_flag("--speculate", o->speculate,

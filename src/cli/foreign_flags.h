@@ -1,4 +1,5 @@
-// Help with flags that do not exist: the name that millrace has for a flag of another program, or the nearest one.
+// Help with flags that do not exist: the name that millrace has for a flag of another program, the verb that has the
+// flag, or the nearest name.
 #pragma once
 
 #include <span>
@@ -12,7 +13,7 @@ namespace millrace {
 // option of the verb. "": there is none.
 std::string describe_unknown_flag(std::span<char* const> words, const CLI::App& verb);
 
-// Advice about an argument too many: an unquoted prompt, a model without -m. "": none.
+// Advice about an argument too many: an unquoted prompt, a value without its option. "": none.
 std::string describe_unexpected_word(const CLI::App& verb);
 
 // "did you mean chat?", or "".

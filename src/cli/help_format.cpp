@@ -2,6 +2,7 @@
 
 #include <sstream>
 #include <string>
+#include <string_view>
 
 namespace millrace {
 namespace {
@@ -27,6 +28,15 @@ class HelpFormat : public CLI::Formatter {
 
   std::string make_option_desc(const CLI::Option* option) const override {
     return wrapped(CLI::Formatter::make_option_desc(option), kColumns - kAbout);
+  }
+
+  // CLI11 writes the type in front of a range that names it already: INT:INT in [0 - 9].
+  std::string make_option_opts(const CLI::Option* option) const override {
+    std::string text = CLI::Formatter::make_option_opts(option);
+    for (const std::string_view twice : {":INT in", ":FLOAT in"}) {
+      if (const size_t at = text.find(twice); at != std::string::npos) text.replace(at, twice.size(), " in");
+    }
+    return text;
   }
 
   std::string make_subcommand(const CLI::App* verb) const override {

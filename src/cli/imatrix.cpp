@@ -9,6 +9,7 @@
 #include "base/interrupt.h"
 #include "base/progress.h"
 #include "base/write_file.h"
+#include "cli/checks.h"
 #include "cli/model_options.h"
 #include "cli/print_json.h"
 #include "cli/read_text.h"
@@ -75,7 +76,7 @@ void add_imatrix(CLI::App& app) {
   verb->add_option("-f,--file", o->file, "the text; - for stdin")->required();
   verb->add_option("-o,--out", o->out, "the GGUF file to write")->required();
   verb->add_option("--chunks", o->chunks, "stop after this many windows; 0: the whole text")
-      ->check(CLI::Range(0, 1 << 30));
+      ->check(whole_number(0, 1 << 30));
   verb->get_option("--ctx")->description("tokens of a window; 0: 512");
   verb->callback([o] { run(*o); });
 }

@@ -58,7 +58,6 @@ void run(LoadVerbOptions o) {
     });
   }
   const LoadReport report = summarise(requests);
-  if (!o.svg.empty()) write_file(o.svg, plot_svg(report, describe(plan)));
   if (o.json) {
     nlohmann::json json = to_json(report);
     json["started"] = started;  // wall clock at the start, to align concurrent runs
@@ -70,6 +69,7 @@ void run(LoadVerbOptions o) {
   } else {
     print_report(report);
   }
+  if (!o.svg.empty()) write_file(o.svg, plot_svg(report, describe(plan)));  // last: a bad path loses no figures
   if (report.whole == 0)
     fail(ErrorKind::Network, "no request got a whole answer{}{}", report.problem.empty() ? "" : ": ", report.problem);
 }
@@ -81,22 +81,24 @@ void add_load(CLI::App& app) {
   auto o = std::make_shared<LoadVerbOptions>();
   LoadPlan& plan = o->plan;
   verb->add_option("--url", plan.url, "the server, such as http://127.0.0.1:8080")->required();
-  verb->add_option("--model", plan.model, "default: the first that the server lists");
+  verb->add_option("-m,--model", plan.model, "default: the first that the server lists");
   auto* rate = verb->add_option("--rate", plan.rate, "requests per second, arriving at random (Poisson)")
                    ->check(in_range(0.001, 1e5));
   verb->add_option("-c,--concurrency", plan.streams, "concurrent requests, instead of a rate")
-      ->check(CLI::Range(1, 10000))
+      ->check(whole_number(1, 10000))
       ->capture_default_str()
       ->excludes(rate);
   verb->add_option("--duration", plan.duration, "seconds in which requests start")
       ->check(in_range(0.1, 1e6))
       ->capture_default_str();
-  verb->add_option("--requests", plan.requests, "maximum number of requests")->check(CLI::Range(1, 60000));
-  verb->add_option("--words", plan.words, "words of each prompt")->check(CLI::Range(1, 1000000))->capture_default_str();
+  verb->add_option("--requests", plan.requests, "maximum number of requests")->check(whole_number(1, 60000));
+  verb->add_option("--words", plan.words, "words of each prompt")
+      ->check(whole_number(1, 1000000))
+      ->capture_default_str();
   verb->add_option("--prefix-words", plan.prefix_words, "words that all prompts begin with")
-      ->check(CLI::Range(0, 1000000));
+      ->check(whole_number(0, 1000000));
   verb->add_option("-n,--tokens", plan.tokens, "tokens of each answer")
-      ->check(CLI::Range(1, 1000000))
+      ->check(whole_number(1, 1000000))
       ->capture_default_str();
   verb->add_flag("--natural", o->natural, "let answers end by themselves, for servers without ignore_eos");
   verb->add_option("--timeout", plan.patience, "seconds for one answer")

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/interrupt.h"
+#include "cli/checks.h"
 #include "cli/model_options.h"
 #include "cli/print_json.h"
 #include "cli/token_list.h"
@@ -69,7 +70,7 @@ void add_logits(CLI::App& app) {
   auto o = std::make_shared<LogitsOptions>();
   add_model_options(*verb, o->model);
   verb->add_option("--tokens", o->tokens, "token ids: 1,2,3")->required();
-  verb->add_option("--chunk", o->chunk, "compute this many positions at a time")->check(CLI::Range(1, 4096));
+  verb->add_option("--chunk", o->chunk, "compute this many positions at a time")->check(whole_number(1, 4096));
   verb->callback([o] { run(*o); });
 }
 

@@ -42,9 +42,11 @@ std::string describe_misuse(std::span<char* const> words, const CLI::App& verb) 
 // CLI11's message, in the words of this program where its own are those of its code.
 std::string describe_error(const CLI::Error& e) {
   const std::string text = e.what();
-  constexpr std::string_view kConversion = "Could not convert: ";
+  constexpr std::string_view kConversion = "Could not convert: ", kRepeated = ": At Most 1 required";
   if (text == "A subcommand is required") return "give a verb, such as: millrace run \"Why is the sky blue?\"";
   if (text.starts_with(kConversion)) return text.substr(kConversion.size()) + ": not a number";
+  if (const size_t at = text.find(kRepeated); at != std::string::npos)
+    return text.substr(0, at) + ": is given more than once";
   const size_t missing = text.find(": 1 required ");
   return missing == std::string::npos ? text : text.substr(0, missing) + ": its value is missing";
 }

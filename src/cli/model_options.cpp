@@ -8,6 +8,7 @@
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "cli/checks.h"
 #include "engine/adapter_name.h"
 #include "store/store.h"
 
@@ -61,10 +62,10 @@ void add_model_options(CLI::App& verb, ModelOptions& o, ModelArgument argument, 
       ->check(device_syntax_problem)
       ->capture_default_str();
   verb.add_option("-t,--threads", o.threads, "CPU threads; 0: one per usable core")
-      ->check(CLI::Range(0, 1024))
+      ->check(whole_number(0, 1024))
       ->capture_default_str();
   verb.add_option("--ctx", o.context, "context length in tokens; 0: the model's, or what memory allows")
-      ->check(CLI::Range(int64_t(0), int64_t(1) << 30))
+      ->check(whole_number(0, 1 << 30))
       ->capture_default_str();
   verb.add_option(
       "--kv-type", o.kv_type,

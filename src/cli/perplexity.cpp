@@ -7,6 +7,7 @@
 #include "base/interrupt.h"
 #include "base/progress.h"
 #include "base/write_file.h"
+#include "cli/checks.h"
 #include "cli/model_options.h"
 #include "cli/print_json.h"
 #include "cli/read_text.h"
@@ -115,7 +116,7 @@ void add_perplexity(CLI::App& app) {
   add_model_options(*verb, o->model);
   verb->add_option("-f,--file", o->file, "the text; - for stdin")->required();
   verb->add_option("--chunks", o->chunks, "stop after this many windows; 0: the whole text")
-      ->check(CLI::Range(0, 1 << 30));
+      ->check(whole_number(0, 1 << 30));
   auto* kl = verb->add_option("--kl", o->base,
                               "also the KL divergence of the predictions from those in a file of --save-logits; "
                               "without a file from those of --exact, which is loaded beside")

@@ -55,7 +55,11 @@ void run(const PsOptions& o) {
   fmt::print("{:<32} {:<9} {:>10}\n", "model", "state", "memory");
   for (const auto& model : models) {
     const bool sized = model.is_object() && model.contains("bytes") && model["bytes"].is_number_integer();
-    const std::string problem = text(model, "problem");
+    const std::string problem = text(model, "problem"), other = text(model, "alias_of");
+    if (!other.empty()) {
+      fmt::print("{:<32} is {}\n", text(model, "id"), other);
+      continue;
+    }
     fmt::print("{:<32} {:<9} {:>10}{}\n", text(model, "id"), text(model, "state"),
                sized ? human_bytes(model["bytes"].get<int64_t>()) : "", problem.empty() ? "" : "  " + problem);
   }

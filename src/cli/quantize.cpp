@@ -7,6 +7,7 @@
 #include "base/interrupt.h"
 #include "base/mapped_file.h"
 #include "base/progress.h"
+#include "cli/checks.h"
 #include "cli/imatrix.h"
 #include "cli/model_options.h"
 #include "cli/print_json.h"
@@ -77,7 +78,7 @@ void add_quantize(CLI::App& app) {
       "--imatrix", o->imatrix,
       "an importance matrix of 'millrace imatrix' or llama.cpp's llama-imatrix (GGUF), or a text to collect one "
       "from: errors count by column");
-  verb->add_option("-t,--threads", o->threads, "CPU threads; 0: one per usable core")->check(CLI::Range(0, 1024));
+  verb->add_option("-t,--threads", o->threads, "CPU threads; 0: one per usable core")->check(whole_number(0, 1024));
   verb->callback([o] { run(*o); });
 }
 

@@ -29,7 +29,7 @@ std::pair<int32_t, float> parse_bias(const std::string& text) {
 
 void add_sampling_options(CLI::App& verb, SamplingOptions& o) {
   verb.add_option("-n,--max-tokens", o.max_tokens, "stop after this many tokens; 0: when the model is done")
-      ->check(CLI::Range(0, 1 << 30));
+      ->check(whole_number(0, 1 << 30));
   verb.add_option("--temp,--temperature", o.temperature, "0: always the likeliest token");
   verb.add_option("--top-k", o.top_k, "sample from the K likeliest tokens; 0: all");
   verb.add_option("--top-p", o.top_p, "sample from the likeliest tokens whose probabilities add up to this");

@@ -223,12 +223,12 @@ void add_serve(CLI::App& app) {
                    "another; default: what is free");
   verb->add_option("--load-seconds", o->load_seconds,
                    "with several models, a request waits this long for its model to be loaded")
-      ->check(CLI::Range(0, 86400))
+      ->check(whole_number(0, 86400))
       ->capture_default_str();
   auto& s = o->server;
   verb->add_option("--host", s.http.host, "address to listen on; 0.0.0.0: all of this machine")->capture_default_str();
   verb->add_option("--port", s.http.port, "port to listen on; 0: any that is free")
-      ->check(CLI::Range(0, 65535))
+      ->check(whole_number(0, 65535))
       ->capture_default_str();
   verb->add_option("--served-model-name", o->names,
                    "the model's name for clients; may be given several times; with several models, one for each")
@@ -239,11 +239,11 @@ void add_serve(CLI::App& app) {
   verb->add_option("--tls-key", s.http.key, "its private key, PEM");
   verb->add_option("--cors", s.cors, "an origin whose pages may use the server, or *")->allow_extra_args(false);
   verb->add_option("--parallel", o->sequences, "sequences that run at once")
-      ->check(CLI::Range(1, 1024))
+      ->check(whole_number(1, 1024))
       ->capture_default_str();
   verb->add_option("--kv-tokens", o->kv_tokens,
                    "positions of the KV cache, for all sequences together; 0: a whole context for each")
-      ->check(CLI::Range(int64_t(0), (int64_t(1) << 31) - 1))
+      ->check(whole_number(0, (int64_t(1) << 31) - 1))
       ->capture_default_str();
   verb->add_flag("--batch-invariant", o->batch_invariant, "answers do not depend on other running requests; slower");
   verb->add_flag("--no-prefix-cache", o->no_prefix_cache, "compute every prompt from its beginning");
@@ -263,25 +263,25 @@ void add_serve(CLI::App& app) {
   add_draft_options(*verb, o->draft);
   add_cascade_options(*verb, o->cascade);
   verb->add_option("--max-queue", s.service.most_waiting, "requests that wait; one more is answered 429")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(whole_number(1, 1 << 20))
       ->capture_default_str();
   verb->add_option(
           "--tpot-ms", s.service.engine.tpot_target_ms,
           "prompts may not make running streams slower per token than this; 0: a tenth slower (a quarter on a GPU), or "
-          "33 ms while short prompts are computed")
+          "12 to 66 ms while short prompts are computed")
       ->check(in_range(0, 1e6))
       ->capture_default_str();
   verb->add_option("--max-body-mb", o->body_mb, "largest body of a request")
-      ->check(CLI::Range(1, 1024))
+      ->check(whole_number(1, 1024))
       ->capture_default_str();
   verb->add_option("--max-connections", s.http.most_connections, "open at once")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(whole_number(1, 1 << 20))
       ->capture_default_str();
   verb->add_option("--request-seconds", o->request_seconds, "a request must have arrived within this time")
-      ->check(CLI::Range(1, 86400))
+      ->check(whole_number(1, 86400))
       ->capture_default_str();
   verb->add_option("--drain-seconds", o->drain_seconds, "after SIGTERM, running requests may take this long to finish")
-      ->check(CLI::Range(0, 86400))
+      ->check(whole_number(0, 86400))
       ->capture_default_str();
   o->log_format = "auto";
   verb->add_option("--log-format", o->log_format, "json, text, or auto: text on a terminal")

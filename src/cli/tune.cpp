@@ -6,6 +6,7 @@
 
 #include "base/interrupt.h"
 #include "base/progress.h"
+#include "cli/checks.h"
 #include "cli/model_options.h"
 #include "cli/print_json.h"
 #include "engine/measure/tuning.h"
@@ -83,11 +84,11 @@ void add_tune(CLI::App& app) {
   auto o = std::make_shared<TuneOptions>();
   add_model_options(*verb, o->model);
   verb->add_option("-b,--batch", o->sequences, "most sequences at once to tune for")
-      ->check(CLI::Range(1, 1024))
+      ->check(whole_number(1, 1024))
       ->capture_default_str();
   verb->add_option("--chunk", o->rows,
                    "most tokens in one step; 0: 512 on the CPU, 4096 on a GPU, 8192 on a GPU of at least 64 GB")
-      ->check(CLI::Range(0, 16384));
+      ->check(whole_number(0, 16384));
   verb->callback([o] { run(*o); });
 }
 

@@ -117,7 +117,7 @@ void score_pairs(const std::shared_ptr<Call>& call, ApiContext& context, PairSco
   ServedModel& model = context.model;
   const bool crosses = model.runner().model().pools_to_scores();
   if (!crosses && !is_embedding_model(model))
-    fail_field("model", "unsupported_value", "this model neither ranks texts nor makes embeddings");
+    fail_field("model", "unsupported_value", "this model is neither a cross-encoder nor an embedding model");
   const Tokenizer& tokenizer = *model.text().tokenizer;
   const auto limit = [&]() -> size_t {
     if (!work.most_tokens) return 0;

@@ -81,7 +81,10 @@ void fail_unknown_model(const std::string& model) {
   std::vector<std::string> names{"default"};
   for (const CatalogueEntry& entry : catalogue()) names.emplace_back(entry.name);
   const std::string hint = did_you_mean(model, names);
-  fail(ErrorKind::NotFound, "{}: no such file or folder, and no model of that name{}{} (see `millrace models`)", model,
+  std::error_code error;
+  const std::string_view no_file =
+      fs::exists(model, error) ? "" : "no such file or folder, and ";  // pull reads no files
+  fail(ErrorKind::NotFound, "{}: {}no model of that name{}{} (see `millrace models`)", model, no_file,
        hint.empty() ? "" : "; ", hint);
 }
 

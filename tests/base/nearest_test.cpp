@@ -12,6 +12,7 @@ TEST(Nearest, FindsTheNameThatWasMeant) {
   EXPECT_EQ(nearest_name("smolm2-360m-instruct", known), "smollm2-360m-instruct");
   EXPECT_EQ(nearest_name("SmolLM2-135M-Instuct", known), "smollm2-135m-instruct");
   EXPECT_EQ(did_you_mean("rnu", known), "did you mean run?");
+  EXPECT_EQ(nearest_name("SmolLM2", known), "smollm2-135m-instruct") << "the shortest name that begins so";
 }
 
 TEST(Nearest, SaysNothingOfNamesThatAreFarApart) {

@@ -34,7 +34,10 @@ def test_misuse_is_one_line_and_code_2(millrace, tiny):
     assert millrace.fails(code=2) == "millrace: give a verb, such as: millrace run \"Why is the sky blue?\"; see 'millrace --help'"
     assert millrace.fails("run", "-m", code=2) == "millrace: --model: its value is missing; see 'millrace run --help'"
     assert millrace.fails("run", "-m", tiny, "--temp", "hot", "a", code=2) == "millrace: --temp = hot: not a number; see 'millrace run --help'"
-    assert millrace.fails("detokenize", "-m", tiny, "5", code=2) == "millrace: unexpected argument '5'; see 'millrace detokenize --help'"
+    assert millrace.fails("detokenize", "-m", tiny, "5", code=2) == "millrace: unexpected argument '5'; did you mean --tokens 5? see 'millrace detokenize --help'"
+    assert "did you mean --type Q4_K_M?" in millrace.fails("quantize", tiny, "out.gguf", "Q4_K_M", code=2)
+    assert "--ctx: 1k is not a whole number" in millrace.fails("run", "-m", tiny, "a", "--ctx", "1k", code=2)
+    assert "--model: is given more than once" in millrace.fails("run", "-m", tiny, "-m", tiny, "a", code=2)
     assert "-m MODEL" in millrace.fails("detokenize", "x.gguf", code=2)
     millrace.fails("run", "-m", tiny, code=2)
     assert "--no-such" in millrace.fails("run", "-m", tiny, "hi", "--no-such", code=2)

@@ -104,7 +104,8 @@ def test_ctrl_c_ends_the_loop_of_a_shell(millrace):
 
 def test_flags_of_others_are_refused_by_name(millrace, tiny_chat):
     for flag, advice in [("--image", "text only"), ("--mmproj", "text only"), ("-ngl", "--device"), ("--ctx-size", "--ctx"),
-                         ("--json-schema", "--schema"), ("--repeat-penalty", "--repetition-penalty"), ("--temprature", "--temperature")]:
+                         ("--json-schema", "--schema"), ("--repeat-penalty", "--repetition-penalty"), ("--temprature", "--temperature"), ("--n_ctx", "--ctx"),
+                         ("--tensor-parallel-size", "one device"), ("--port", "millrace serve")]:
         for args in (["describe", flag, "x.png"], [flag, "x.png", "describe"]):
             message = millrace.fails("run", "-m", tiny_chat, *args, code=2)
             assert f"{flag}: " in message and advice in message, message
@@ -112,6 +113,7 @@ def test_flags_of_others_are_refused_by_name(millrace, tiny_chat):
     assert "did you mean chat? see" in millrace.fails("chta", code=2)
     assert "did you mean --help?" in millrace.fails("help", code=2)
     assert "did you mean --help?" in millrace.fails("--hlep", code=2)
+    assert "did you mean qwen2.5-coder-1.5b-instruct?" in millrace.fails("run", "-m", "qwen2.5-coder", "hi")
     assert "did you mean smollm2-135m-instruct?" in millrace.fails("run", "-m", "smolm2-135m-instruct", "hi")
     assert "quotes" in millrace.fails("run", "-m", tiny_chat, "why", "is", "it", code=2)
     assert "-m MODEL" in millrace.fails("serve", tiny_chat, code=2)
