@@ -51,10 +51,10 @@ class HostSide {
   // turn.
   GroupedWeights fill(const Stage& stage, std::byte* at, const Grouped& streamed, int64_t first, int64_t count);
 
-  // The same for all parts of a layer; returns the address of each.
+  // Copies all parts of a linear layer; returns the address of each.
   std::vector<std::byte*>& fill(const Stage& stage, const Linear& streamed);
 
-  // As those of the device, for steps with hand-overs. The device cannot record the CPU's work, so each hand-over cuts
+  // As in Device, for steps with hand-overs. The device cannot record the CPU's work, so each hand-over cuts
   // the recording: cut() ends a recording of the device, appends `work` and begins the next one.
   bool begin_recording();
   std::unique_ptr<Recording> end_recording();

@@ -10,7 +10,7 @@ class InputObserver {
  public:
   virtual ~InputObserver() = default;
   virtual void see(const Linear& layer, Matrix x) = 0;  // x: [rows, k]
-  // x: [rows, k]; of a layer with `sum` [pairs, k].
+  // x: [rows, k], or [pairs, k] if the layer has `sum`.
   virtual void see(const Grouped& layer, Matrix x, const Routing& routing) = 0;
 };
 

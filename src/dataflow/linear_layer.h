@@ -44,9 +44,9 @@ struct Linear {
 // Matrices of one shape, one for each expert of a mixture. With `gated` a matrix holds gate, then up, and the output is
 // act(gate) * up; with `sum` the weighted outputs of a row's experts are added to y (kernels/grouped_linear).
 struct Grouped {
-  GroupedWeights weights;              // its data are `each`
+  GroupedWeights weights;              // its pointers are those of `each`
   std::vector<const std::byte*> each;  // [groups]; null until Weights::pack()
-  int64_t first = 0, all_groups = 0;   // these are the groups from `first` on of all_groups
+  int64_t first = 0, all_groups = 0;   // groups `first` and following, of all_groups in the mixture
   const Grouped* rest = nullptr;       // the groups behind these, in host memory; null: there are none
   // Of groups in host memory: the same groups in the device's layout, in pinned memory, which long prompts copy to the
   // device slice by slice (Ops::experts). `weights` describes a slice, `each` has all groups. Null: never copied.
@@ -62,8 +62,8 @@ struct Grouped {
   const Grouped* apart = nullptr;            // as Linear::apart
   // (rows, kernel) for each bucket of rows, ascending. Dry passes fill it before the first step.
   mutable std::vector<std::pair<int64_t, const Kernel<GroupedLinearOp>*>> plan;
-  double share_of_a_row() const { return double(per_row) / double(all_groups); }  // of the matrices
-  // Of groups in host memory that may be streamed: (rows, whether they are) for each bucket of rows.
+  double share_of_a_row() const { return double(per_row) / double(all_groups); }  // of all matrices, that a row reads
+  // If `streamed`: (rows, whether a step of so many rows copies the groups to the device) for each bucket of rows.
   mutable std::vector<std::pair<int64_t, bool>> stream_plan;
 };
 

@@ -60,17 +60,17 @@ class Ops {
 
   // Limits of the following dry passes in Mode::Plan. Attention is planned for every bucket of batches within them.
   void plan_for(const StepLimits& limits) { limits_ = limits; }
-  // Linear layers with on_host run there. Call before the first dry pass.
+  // `host` computes the linear layers with on_host. Call before the first dry pass.
   // stream_rows: least rows of a step that copies weights in host memory to the device; default: by expected times.
   void use_host(HostSide* host, std::optional<int64_t> stream_rows = std::nullopt) {
     host_ = host;
     forced_stream_rows_ = stream_rows;
     least_op_us_ = host->link().launch_us;
   }
-  // Of ops that compute for a HostSide: measured costs, for expected times.
+  // Measured costs of products, for the expected times of ops that compute for a HostSide.
   void use_costs(std::span<const ProductCost> costs) { costs_ = costs; }
-  // Whether the steps of the following Mode::Expect passes are recorded: kernels of others cannot be launched faster
-  // than one by one.
+  // Whether the steps of the following Mode::Expect passes are replayed from a recording. If not, no op takes less time
+  // than one launch.
   void expect_recorded(bool recorded) { least_op_us_ = recorded || host_ == nullptr ? 0 : host_->link().launch_us; }
   int64_t stream_rows() const { return stream_rows_; }  // the least that a dry pass found; 0: none
   const HostSide* host() const { return host_; }
@@ -86,7 +86,7 @@ class Ops {
   int64_t padded_rows(int64_t rows) const;  // rows that buffers need for a batch of `rows` rows
   size_t workspace_bytes() const { return workspace_needed_ + attention_workspace_needed_ + squares_needed_; }
   // Results of the dry passes: every linear layer once, every grouped one once, every attention problem once. The batch
-  // of the last is left open.
+  // of the attention problems is left open.
   std::span<const Linear* const> linears() const { return linears_; }
   std::span<const Grouped* const> groupeds() const { return groupeds_; }
   std::span<const AttentionProblem> attentions() const { return attentions_; }

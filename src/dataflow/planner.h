@@ -138,7 +138,7 @@ class Planner {
   std::vector<std::pair<Problem, const Kernel<Op>*>> chosen_;
 };
 
-// The kernel that runs all problems in the least time in all, each weighed by its weight; null: none runs them all.
+// The kernel with the least weighted sum of times over all problems; null: no kernel can run them all.
 template <class Op>
 const Kernel<Op>* fastest_for_all(const KernelList<Op>& kernels, const Hardware& hardware,
                                   const std::vector<std::pair<typename Op::Problem, double>>& weighed) {

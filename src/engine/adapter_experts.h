@@ -44,7 +44,7 @@ struct ExpertChange {
   bool inputs_first = false;  // Hugging Face's parameter is [experts, k, n]
 };
 
-// "0.18.2"; true for what is no version.
+// Of a version such as "0.18.2"; true for any other text.
 bool is_before_0_19_1(const std::string& peft_version);
 
 // As LoraWeights describes them; all experts of a matrix have the largest of their ranks.

@@ -19,7 +19,7 @@ struct AdapterPair {
   bool embedding = false;  // k counts the vocabulary
   int64_t rank = 0;
   double scale = 1;
-  // Of the experts of a mixture (engine/adapter_experts.h): the one that it changes, or how many it changes, stacked.
+  // Experts of a mixture (engine/adapter_experts.h): the index of the one that it changes, or their number if stacked.
   int64_t expert = -1, experts = 0;
   bool is_old_stack = false;  // PEFT before 0.19.1 may have written it (engine/adapter_experts.h)
 };

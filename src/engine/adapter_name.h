@@ -11,13 +11,13 @@
 
 namespace millrace {
 
-// That of its file or folder, also with a slash at the end.
+// The name of an adapter without one: its file or folder. A slash at the end of the path does not count.
 inline std::string adapter_name(const std::filesystem::path& path) {
   const std::filesystem::path normal = path.lexically_normal();
   return (normal.has_filename() ? normal : normal.parent_path()).filename().string();
 }
 
-// An empty name is that of the file or folder.
+// Lists one more adapter. An empty `name` becomes adapter_name(path).
 inline void add_adapter(std::vector<LoadOptions::AdapterPath>& adapters, std::string name, const std::string& path) {
   if (name.empty()) name = adapter_name(path);
   if (name.empty()) fail(ErrorKind::Usage, "the adapter '{}' needs a name and a path", path);

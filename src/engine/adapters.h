@@ -36,7 +36,7 @@ class Adapters {
  public:
   // `enabled`: steps are planned for adapters.
   Adapters(Device& device, bool enabled, size_t sites, DType format);
-  // No others will come: steps are planned for the layers that these change. read() refuses adapters of other layers.
+  // Plans steps for the layers that `adapters` change and for no others; read() then refuses adapters of other layers.
   void expect_only(std::span<const std::pair<std::string, PackedAdapter>> adapters);
 
   // What the ops read; null if adapters are not enabled.

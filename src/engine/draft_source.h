@@ -25,8 +25,8 @@ struct DraftSource {
 DraftSource open_drafts(const std::string& name, const std::shared_ptr<const WeightSource>& main,
                         FunctionRef<std::shared_ptr<const WeightSource>(const std::string&)> open, LoadOptions& load);
 
-// The draft model or the heads beside `main`, not loaded; null: the drafts need no passes. `main` may be not loaded,
-// too.
+// The draft model or the heads beside `main`, planned but not loaded; null: the drafts need no passes. `main` may be
+// planned only, too.
 std::unique_ptr<Runner> plan_drafter(const DraftSource& drafts, const Runner& main);
 
 // Loads the draft model or the heads with `load`; null: no drafts. `main` is loaded with the options of open_drafts()

@@ -49,13 +49,13 @@ struct LoadOptions {
   // Bytes of main memory that the model may take; 0: what is free. Experts beyond that stay in the mapped file.
   int64_t cpu_memory = 0;
   bool cpu_as_card = false;  // CPU only, for tests: gpu_memory limits the CPU as it limits a GPU
-  // For tests: whether the experts of each layer are divided between the GPU and host memory, or those of some layers
-  // are in host memory as a whole, and how many rows it takes to copy them to the GPU. Default: what is expected to be
-  // faster.
+  // For tests; default: what is expected to be faster. split_experts: the experts of each layer are divided between the
+  // GPU and host memory; false: those of some layers are in host memory as a whole. stream_rows: least rows of a step
+  // that copies them to the GPU.
   std::optional<bool> split_experts;
   std::optional<int64_t> stream_rows;
   std::optional<bool>
-      join_shared_experts;  // for tests: they become further experts; default: if a GPU holds all weights
+      join_shared_experts;  // for tests: shared experts join the mixture; default: if a GPU holds all weights
   int block_size = 64;
   std::shared_ptr<const WeightSource> heads;  // draft heads to come: steps keep the hidden states that they read
   DraftTarget drafts_for;                     // loads the draft heads of the source

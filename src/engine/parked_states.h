@@ -64,7 +64,7 @@ class ParkedStates {
 
   struct Found {
     Shared state;        // null: on disk, or none
-    int32_t tokens = 0;  // leading ones of those asked for that need not be computed; 0: none
+    int32_t tokens = 0;  // so many of the first tokens need not be computed
     ParkPlace place = ParkPlace::None;
   };
   // The state from which the most tokens can be resumed.
@@ -72,14 +72,14 @@ class ParkedStates {
   // Reads that state from disk. Null: it is in memory, or there is none, or less than half of its tokens are wanted: a
   // system prompt that many sessions share is on the device.
   Shared fetch(const PrefixKey& key, std::span<const int32_t> tokens);
-  // `tokens` of it are on the device again. A state of which all are there is forgotten.
+  // `tokens` of the state are on the device again. A state that is there as a whole is forgotten.
   void restored(const ParkedState& state, int32_t tokens);
   // The session of these tokens has gone on. Its last tokens were perhaps never computed.
   void forget(const PrefixKey& key, std::span<const int32_t> tokens);
 
   bool writes() const { return folder_.has_value(); }
   ParkStats stats();
-  void settle();  // waits until no write is under way: for tests
+  void settle();  // for tests: waits until no write is under way
 
  private:
   struct Entry {

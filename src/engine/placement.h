@@ -15,9 +15,9 @@ namespace millrace {
 
 struct PlacementRates {
   double device_gbs = 0, host_gbs = 0;  // streaming reads of weights
-  double expert_gbs = 0;                // of experts on the host by one row
-  double call_us = 0;                   // of a row's experts on the host, beside their bytes
-  Link link;                            // between the two
+  double expert_gbs = 0;                // at which the CPU reads a row's experts
+  double call_us = 0;                   // added to reading the bytes of a row's experts
+  Link link;                            // between device and host
 };
 
 // Time that a step of one row takes longer if so many of the unit's experts (1: a linear layer) are on the host. The

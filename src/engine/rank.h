@@ -112,7 +112,7 @@ class Rank {
   PlanCache plans_;
   std::unique_ptr<Device> host_device_;  // the CPU beside a GPU that does not hold all weights; null: it does
   PlanCache host_plans_;
-  Link link_;                       // between the two
+  Link link_;                       // between device and host
   std::vector<ProductCost> costs_;  // of the CPU's products
   std::unique_ptr<Ops> host_ops_;
   std::unique_ptr<HostSide> host_side_;

@@ -30,8 +30,8 @@ class Runner {
   // `meanwhile` is host work that runs while the device computes; on the CPU it runs before the step. It must not
   // change the batch.
   Matrix forward(const Batch& batch, FunctionRef<void()> meanwhile);
-  // Hidden states of all rows of the last step in device memory, as the model's FeatureTaps say, until the next step;
-  // of draft heads those that continue a draft, by row of logits.
+  // Hidden states of all rows of the last step in device memory, as the model's FeatureTaps say, until the next step.
+  // A runner of draft heads has those that continue a draft instead, by row of logits.
   Matrix features() const { return features_; }
   // Hidden states after the final norm, for the rows of the last step that want no logits.
   Matrix hidden();

@@ -58,7 +58,7 @@ void load_qk_norms(Weights::Layer& at, const DecoderConfig& config, bool whole, 
 
 // GGUF stores q and k of some architectures with rotary pairs interleaved; Hugging Face stores them half a head apart.
 inline bool is_gguf(const WeightSource& source) { return source.convention() == WeightSource::Convention::Gguf; }
-// The style of such an architecture. Adapters of the other convention are reordered.
+// The RoPE style of such an architecture. Adapters of the other convention are reordered.
 RopeStyle style_of_pairs(Weights& weights, const DecoderConfig& config);
 
 // Gemma divides scores by the square root of query_pre_attn_scalar. GGUF files lack that key: the 27B of each

@@ -14,9 +14,9 @@ namespace millrace {
 
 // Hidden states that a step keeps for draft heads, [rows, width], in the working type.
 struct FeatureTaps {
-  std::vector<int> layers;  // the residual stream before each of these layers, side by side; the number of layers:
-                            // behind the last
-  bool last = false;        // instead: after the final norm
+  std::vector<int> layers;  // the residual stream before each of these layers, side by side; an index equal to the
+                            // number of layers means behind the last one
+  bool last = false;        // instead of `layers`: the hidden state after the final norm
   bool any() const { return last || !layers.empty(); }
 };
 

@@ -133,17 +133,17 @@ class Weights {
   void check_all_used() const;
 
   struct Unit {
-    size_t bytes = 0;           // that its side allocates or reads in place; 0: shared with an embedding table
-    double bytes_of_a_row = 0;  // that a step of one row reads
+    size_t bytes = 0;           // allocated or read in place, by host or device; 0: shared with an embedding table
+    double bytes_of_a_row = 0;  // read by a step of one row
     bool experts = false;
     int64_t groups = 1;  // experts
   };
   std::vector<Unit> units() const;
 
   size_t packed_bytes() const { return packed_bytes(false); }  // bytes that pack() allocates on the device
-  size_t host_bytes() const;                                   // that units on the host take, packed or in place
-  size_t host_expert_bytes() const;                            // of them, experts
-  size_t streamed_bytes() const;                               // pinned copies of them in the device's layout
+  size_t host_bytes() const;                                   // of units on the host, packed or in place
+  size_t host_expert_bytes() const;                            // of host_bytes(), experts
+  size_t streamed_bytes() const;                               // pinned copies of host units in the device's layout
   std::optional<DType> fp8_packed_as() const;  // the format that FP8 matrices are packed in; nullopt: none is packed
   // Bytes that steps read from the mapped file, or from the source's own memory; without those of ExpertsIn::File.
   size_t in_place_bytes() const;

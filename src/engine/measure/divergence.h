@@ -7,7 +7,7 @@
 
 namespace millrace {
 
-// Of the softmax of `logits` from that of `exact`, in nats. Both have one logit per token.
+// The divergence of softmax(logits) from softmax(exact), in nats. Each span has one logit per token.
 double kl_divergence(std::span<const float> exact, std::span<const float> logits);
 
 struct Divergence {
