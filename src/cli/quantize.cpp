@@ -25,7 +25,7 @@ struct QuantizeOptions {
   int threads = 0;
 };
 
-// Of an importance matrix, or of a text through the model to be quantized.
+// Reads --imatrix: an importance matrix, or a text to run through the model that is quantized.
 Imatrix importance(const QuantizeOptions& o, const std::shared_ptr<const WeightSource>& source) {
   const MappedFile file(o.imatrix);
   const std::string_view bytes(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kBoth = "attn_kv_b.weight";  // [heads][plain + value][latent]
 
-// As the tensors have them; a config may leave sizes out.
+// Sizes from the shapes of the tensors, because a config may leave them out.
 LatentSizes sizes_of(const ConvertedModel& model) {
   LatentSizes s;
   s.heads = model.config.heads;

@@ -46,7 +46,7 @@ void refuse_biases(const ArchitectureKeys& k) {
   }
 }
 
-// Of embedding models and cross-encoders. Readers scale vectors to length 1.
+// The pooling of embedding models and cross-encoders. GGUF has no key for scaling to length 1: readers always scale.
 void add_pooling(ArchitectureKeys& k) {
   constexpr int64_t kMean = 1, kFirst = 2, kLast = 3, kRank = 4;
   if (k.model.has("cls.output.weight") || k.model.has("cls.weight")) return k.count("pooling_type", kRank);

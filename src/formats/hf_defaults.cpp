@@ -32,7 +32,7 @@ constexpr Defaults kDefaults[] = {
 constexpr const char* kMinistral3Rope =
     R"({"rope_type": "yarn", "rope_theta": 1e6, "factor": 16, "original_max_position_embeddings": 16384,
         "beta_fast": 32, "beta_slow": 1, "mscale": 1, "mscale_all_dim": 1, "llama_4_scaling_beta": 0.1})";
-// That of gpt-oss, also in the place of a null.
+// The RoPE of gpt-oss, also where the config has a null.
 constexpr const char* kGptOssRope =
     R"({"rope_type": "yarn", "factor": 32, "original_max_position_embeddings": 4096, "truncate": false})";
 

@@ -11,7 +11,7 @@ namespace millrace {
 namespace {
 
 constexpr std::string_view kSums = ".in_sum2", kCounts = ".counts";
-// Of the mean. A column that the text never used still gets a scale that fits it.
+// The least importance, relative to the mean: a column that the text never used still gets a scale that fits it.
 constexpr float kLeast = 1e-4f;
 
 std::vector<float> numbers(const WeightSource& file, const TensorInfo& tensor) {

@@ -17,7 +17,7 @@ size_t decimal_digits(uint64_t value) {
   return digits;
 }
 
-// Of a character in a class; all but letters and digits are escaped.
+// Bytes of a character in a class; all but letters and digits are escaped.
 size_t character_size(uint32_t code) {
   const bool plain = (code >= '0' && code <= '9') || (code >= 'A' && code <= 'Z') || (code >= 'a' && code <= 'z') ||
                      code == '_' || code == ' ';

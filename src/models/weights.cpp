@@ -218,7 +218,7 @@ const Linear* Weights::gate_up(const std::vector<LinearPart>& parts, int64_t k, 
   return &made;
 }
 
-// Its weights follow those of the gated layer in pack().
+// The same layer without its gate (Linear::apart). pack() gives it the weights of the gated layer.
 void Weights::add_ungated(Linear& linear) {
   Linear& apart = linears_.emplace_back(linear);
   apart.gated = false;

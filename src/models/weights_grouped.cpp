@@ -145,7 +145,7 @@ const Grouped* Weights::experts(Grouped settings, GroupSources sources, std::vec
   return &made;
 }
 
-// It reads the same matrices.
+// The same matrices without the gate (Grouped::apart).
 void Weights::add_ungated(Grouped& grouped) {
   Grouped& apart = groupeds_.emplace_back(grouped);
   apart.gated = false;

@@ -47,7 +47,7 @@ Json model_json(const ModelPool& models, size_t index, const std::string& name) 
   return json;
 }
 
-// As loaded as the less loaded of its models.
+// A cascade is loaded when both of its models are.
 const char* cascade_state(const ModelPool& models, const Cascade& cascade) {
   const std::string_view small = listed_state(models.status(cascade.small));
   const std::string_view large = listed_state(models.status(cascade.large));

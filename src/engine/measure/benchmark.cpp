@@ -71,8 +71,8 @@ class Streams {
     }
   }
 
-  // As the engine does: if steps can run ahead, starts each one while the previous one runs, with the tokens that it
-  // chooses.
+  // If steps can run ahead, starts each one while the previous one runs, with the tokens that that one chooses, as the
+  // engine does.
   void generate(int32_t past, int32_t count) {
     const bool ahead = runner_.runs_ahead() && runner_.ops().mode() == Ops::Mode::Run;
     for (int32_t i = 0; i < count; ++i) {

@@ -122,7 +122,7 @@ bool ClassMeaning::fold(CodeSet& set) const {
   }
   const bool any = reading == RegexReading::ForAny;
   if (any && set.overlaps(0x80, CodeSet::kLast)) return false;
-  // Of ASCII letters only; engines that fold by Unicode find U+017F and U+212A in s and k.
+  // Folds ASCII letters only; engines that fold by Unicode find U+017F and U+212A in s and k.
   for (uint32_t c = 'a'; c <= 'z'; ++c) {
     const uint32_t upper = c - 'a' + 'A';
     if (!set.contains(c) && !set.contains(upper)) continue;
