@@ -70,6 +70,16 @@ def read_program(program):
     return top, verbs
 
 
+# docs/cli.md has the whole table.
+ENVIRONMENT = [
+    ("MILLRACE_CACHE", "the folder of fetched models and measured plans"),
+    ("HF_TOKEN", "the token for models of the Hugging Face hub that need an account"),
+    ("HF_ENDPOINT, PIP_INDEX_URL", "where models are fetched from"),
+    ("MILLRACE_OPTION", "an option of serve, as MILLRACE_MAX_QUEUE; MILLRACE_API_KEYS: its keys"),
+    ("NO_COLOR", "set: no colours"),
+]
+
+
 def roff(text):
     text = text.replace("\\", "\\e").replace("-", "\\-")
     return "\\&" + text if text.startswith((".", "'")) else text
@@ -87,7 +97,11 @@ def man_page(version, verbs):
         for option in verb.options:
             value = f" \\fI{option.value}\\fR" if option.value else ""
             lines += [".TP", ", ".join(f"\\fB{roff(name)}\\fR" for name in option.names) + value, roff(option.about)]
-    lines += [".SH FILES", ".TP", ".I ~/.cache/millrace", "fetched models and measured plans (MILLRACE_CACHE)"]
+    lines += [".SH EXIT STATUS", "0: success. 1: failure. 2: misuse. An interrupted run ends by its signal."]
+    lines += [".SH ENVIRONMENT"]
+    for name, about in ENVIRONMENT:
+        lines += [".TP", f".B {roff(name)}", roff(about)]
+    lines += [".SH FILES", ".TP", ".I ~/.cache/millrace", "fetched models and measured plans"]
     return "\n".join(lines) + "\n"
 
 

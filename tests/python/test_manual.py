@@ -22,6 +22,7 @@ def options(millrace, verb):
 
 def test_every_option_is_listed(millrace, share):
     page = (share / "man/man1/millrace.1").read_text().replace("\\-", "-")
+    assert ".SH ENVIRONMENT" in page and "MILLRACE_CACHE" in page and ".SH EXIT STATUS" in page
     fish = (share / "fish/vendor_completions.d/millrace.fish").read_text()
     zsh = (share / "zsh/site-functions/_millrace").read_text()
     for verb in ("run", "serve", "doctor"):
