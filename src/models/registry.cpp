@@ -113,6 +113,9 @@ const Architecture& find_architecture(const WeightSource& source) {
     if (!gguf && candidate.name == wanted) return candidate;
     supported += (supported.empty() ? "" : ", ") + std::string(candidate.name);
   }
+  if (wanted.empty()) {
+    fail(ErrorKind::BadFile, "{}: {} names no architecture", source.origin(), gguf ? "the metadata" : "config.json");
+  }
   fail(ErrorKind::Unsupported, "{}: architecture '{}' is not supported; millrace runs {}", source.origin(), wanted,
        supported);
 }

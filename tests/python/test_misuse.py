@@ -80,6 +80,9 @@ def test_an_unknown_architecture_is_named(millrace, tmp_path):
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/config.json").write_text("{}")
+    assert "config.json names no architecture" in millrace.fails("run", "-m", tmp_path / "folder", "hi")
     for verb in (["run", "hi"], ["chat"], ["serve", "--port", "0"]):
         done = millrace.run(*verb, "-m", tmp_path / "stub.gguf")
         assert done.returncode == 1 and b"architecture 'unheard-of'" in done.stderr.splitlines()[-1], done.stderr
