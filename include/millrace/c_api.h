@@ -58,7 +58,7 @@ typedef struct millrace_lora {
 typedef struct millrace_model_options {
   size_t size;
   const char* device;          /* "cpu", "cuda", "cuda:N"; NULL or "auto": the first GPU if usable, else the CPU */
-  const char* kv_type;         /* "f32", "f16", "bf16", "q8_0"; NULL: f16, on a GPU the working type */
+  const char* kv_type;         /* "f32", "f16", "bf16", "q8_0", "fp8"; NULL: f16, on a GPU the working type */
   const char* chat_template;   /* Jinja; NULL: the model's own */
   int32_t threads;             /* 0: one per usable core */
   int32_t exact;               /* f32 activations, KV cache and arithmetic */

@@ -42,7 +42,7 @@ struct ModelSettings {
   int threads = 0;            // 0: one per usable core
   int64_t context = 0;        // 0: the model's, or what memory allows
   bool exact = false;         // f32 activations, KV cache and arithmetic
-  std::string kv_type;        // "f32", "f16", "bf16", "q8_0", "fp8"; empty: f16
+  std::string kv_type;        // "f32", "f16", "bf16", "q8_0", "fp8"; empty: f16, on a GPU the working type
   int sequences = 32;         // run at the same time, at most
   int64_t kv_tokens = 32768;  // positions of the KV cache for all sequences together, at least one context
   bool prefix_cache = true;   // keep prompts and answers for later requests with the same beginning

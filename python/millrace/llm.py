@@ -54,11 +54,12 @@ class LLM:
         on_progress: Optional[Callable[[int, int], Any]] = None,
     ):
         """device: "cpu", "cuda", "cuda:N" or "auto". threads: 0 takes one per usable core. context: positions per sequence,
-        0 for the model's. exact: f32 throughout. kv_type: f32, f16, bf16 or q8_0. sequences: run at the same time, at most.
-        kv_tokens: positions of the KV cache for all sequences together. draft: the source of tokens that a step verifies
-        together, "lookup" (repetitions of the text), "none", or a smaller model with the same vocabulary. lora: low-rank adapters,
-        {"name": path} or a list of paths, which have the names of their files; {} if load_lora() brings some later. on_progress:
-        called with bytes done and in all."""
+        0 for the model's, or what memory allows. exact: f32 throughout. kv_type: f32, f16, bf16, q8_0 or fp8. sequences: run
+        at the same time, at most. kv_tokens: positions of the KV cache for all sequences together. draft: the source of tokens
+        that a step verifies together: "lookup" (repetitions of the text), "mtp" (the model's own heads), "auto" (mtp if the
+        model has such heads, else lookup), "none", a smaller model of the same vocabulary, or an EAGLE-3 folder. lora: low-rank
+        adapters, {"name": path} or a list of paths, which have the names of their files; {} if load_lora() brings some later.
+        on_progress: called with bytes done and in all."""
         loading = Loading(progress, on_progress)
         try:
             self._native = Model(
