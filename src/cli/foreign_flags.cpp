@@ -132,6 +132,7 @@ std::string describe_unexpected_word(const CLI::App& verb) {
   for (const std::string& word : verb.remaining()) {
     if (word.starts_with("-")) continue;
     if (verb.get_name() == "run") return "the prompt is one argument: put it into quotes, millrace run \"PROMPT\"";
+    if (verb.get_name() == "chat") return "chat takes no prompt; 'millrace run' answers one";
     const CLI::Option *model = verb.get_option_no_throw("--model"), *missing = missing_option(verb);
     const bool may_be_model = model != nullptr && model->count() == 0;
     if (missing != nullptr && !(may_be_model && word.ends_with(".gguf")))

@@ -54,7 +54,7 @@ nlohmann::json describe(const Hardware& hardware) {
 
 std::string in_words(const Hardware& h) {
   if (h.device == DeviceKind::Cuda) return fmt::format("{}, {} multiprocessors", h.name, h.cores);
-  return fmt::format("{} ({}), {} threads", h.name, to_string(h.isa), h.threads);
+  return fmt::format("{} ({}), {} thread{}", h.name, to_string(h.isa), h.threads, h.threads == 1 ? "" : "s");
 }
 
 std::optional<Ceilings> parse_ceilings(const nlohmann::json& json) {

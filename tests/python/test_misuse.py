@@ -20,6 +20,7 @@ def test_misuse_is_one_line_and_code_2(millrace, tiny):
     assert "--ctx: 1k is not a whole number" in millrace.fails("run", "-m", tiny, "a", "--ctx", "1k", code=2)
     assert "--model: is given more than once" in millrace.fails("run", "-m", tiny, "-m", tiny, "a", code=2)
     assert "-m MODEL" in millrace.fails("detokenize", "x.gguf", code=2)
+    assert "'millrace run' answers one" in millrace.fails("chat", "hello", code=2)
     millrace.fails("run", "-m", tiny, code=2)
     assert "--no-such" in millrace.fails("run", "-m", tiny, "hi", "--no-such", code=2)
     assert "--isa" in millrace.fails("logits", "-m", tiny, "--tokens", "1", "--isa", "quantum", code=2)
