@@ -65,7 +65,10 @@ WeightView WeightSource::tensor(std::string_view name, std::span<const int64_t> 
   const TensorInfo* found = find(name);
   if (found == nullptr) fail_absent(name);
   const auto wanted = without_leading_ones(shape), there = without_leading_ones(found->shape);
-  if (!std::equal(wanted.begin(), wanted.end(), there.begin(), there.end())) {
+  // GGUF files and callers may drop dimensions of one, or add them. Hugging Face does not add any.
+  const bool deeper =
+      convention() == Convention::HuggingFace && found->shape.size() > std::max<size_t>(shape.size(), 1);
+  if (deeper || !std::equal(wanted.begin(), wanted.end(), there.begin(), there.end())) {
     fail(ErrorKind::BadFile, "{}: tensor '{}' should be {}, the file has {}", origin_, name, to_string(shape),
          to_string(found->shape));
   }

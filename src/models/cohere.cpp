@@ -11,8 +11,7 @@ DecoderConfig read_config(const WeightSource& source, bool second) {
   const Config& keys = source.config();
   // Command R was trained on more positions than max_position_embeddings says.
   const bool longer = keys.has({.hf = "model_max_length"});
-  DecoderConfig c = read_layer_norm_config(source, {.head_dim = second ? "" : "head_dim",
-                                                    .context = longer ? "model_max_length" : "max_position_embeddings",
+  DecoderConfig c = read_layer_norm_config(source, {.context = longer ? "model_max_length" : "max_position_embeddings",
                                                     .norm_epsilon = "layer_norm_eps",
                                                     .usual_context = 8192});
   c.rotary_dim = c.head_dim;

@@ -85,6 +85,8 @@ struct Frame {
   void add_layer(Weights& w, int64_t index, StateLayout& state) const {
     Weights::Layer at(w, index, {"blk.{}.", "model.layers.{}."});
     DecoderLayer& layer = model->add_latent_layer(at, state, sizes, router);
+    if (layer.experts && router.scoring == Scoring::Sigmoid)
+      require_choice_bias(at, *layer.experts, "mlp.gate.e_score_correction_bias");
     if (layer.experts && shares)
       load_shared_expert(at, model->config(), model->activation, /*required=*/true, *layer.experts);
   }

@@ -62,6 +62,10 @@ void load_expert_matrices(Weights::Layer& at, const DecoderConfig& config, Activ
 void load_shared_expert(Weights::Layer& at, const DecoderConfig& config, Activation activation, bool required,
                         Experts& experts);
 
+// Throw if the file lacks the gate of the shared expert, or a folder lacks the bias of the choice, whose name is `hf`.
+void require_shared_gate(const Weights::Layer& at);
+void require_choice_bias(const Weights::Layer& at, const Experts& experts, const std::string& hf);
+
 // hidden += experts(x), shared expert included.
 void add_experts(Pass& pass, const Experts& experts, const Normed& x, Activation activation, Matrix hidden);
 

@@ -23,6 +23,7 @@ Mamba2Shape read_shape(const WeightSource& source, const DecoderConfig& c) {
   const int64_t inner = keys.optional_integer({.hf = "mamba_d_ssm"}, {1, 1 << 22}).value_or(expand * c.hidden);
   Mamba2Shape shape = read_mamba2_shape(source, kPrefixedMamba2Keys, inner);
   read_step_limit(source, shape);
+  shape.may_lack_norm = !keys.optional_boolean({.hf = "mamba_rms_norm"}).value_or(false);
   return shape;
 }
 

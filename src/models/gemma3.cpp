@@ -26,7 +26,9 @@ std::unique_ptr<Model> make_gemma3(const WeightSource& source, Weights& w, State
   for (const char* images : {"vision_tower.", "multi_modal_projector.", "mm."}) w.ignore(images);
 
   model->rope = w.placed(read_rope_frequencies(source, c, "full_attention", kGlobalTheta));
-  const auto local_theta = keys.optional_number({"rope_parameters.sliding_attention.rope_theta", "rope.freq_base_swa"});
+  const ConfigKey local_key{"rope_parameters.sliding_attention.rope_theta", "rope.freq_base_swa"};
+  const auto local_theta = keys.optional_number(local_key);
+  if (local_theta && !(*local_theta > 0)) keys.fail_key(local_key, "must be positive");
   model->local_rope = w.placed(plain_rope_frequencies(local_theta.value_or(kLocalTheta), c.rotary_dim));
   model->activation = read_activation(source, "hidden_activation", Activation::GeluTanh);
   model->embedding_scale = std::sqrt(float(c.hidden));

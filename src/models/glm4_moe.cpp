@@ -26,6 +26,7 @@ struct Frame {
     DecoderLayer& layer = model->add_mixture_layer(at, state, router);
     if (source.config().optional_boolean({.hf = "use_qk_norm"}).value_or(at.has({"attn_q_norm.weight", ""})))
       load_qk_norms(at, c, /*whole=*/false, layer.attention);
+    if (layer.experts) require_choice_bias(at, *layer.experts, "mlp.gate.e_score_correction_bias");
     if (layer.experts && shares) load_shared_expert(at, c, model->activation, /*required=*/true, *layer.experts);
   }
 };

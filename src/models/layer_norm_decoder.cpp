@@ -60,6 +60,8 @@ void LayerNormDecoder::load(Weights& w, StateLayout& state, const HfTensors& hf)
     layer.window = c.window;
     layer.score_scale = 1 / std::sqrt(float(c.head_dim));
   }
+  const bool norm_biases = !layers.empty() && layers.front().attention_norm.bias != nullptr;
+  if (final_norm && norm_biases) w.require({"output_norm.bias", hf.base + hf.norm + ".bias"});
   if (final_norm) norm = read_norm(w, {"output_norm", hf.base + hf.norm});
   const TensorName own{"output.weight", hf.head};
   head = w.linear({{.name = output_head_name(w, own, table), .rows = c.vocab, .bias_of = own}}, embedded);

@@ -112,6 +112,8 @@ std::unique_ptr<Model> make(const WeightSource& source, Weights& w, StateLayout&
       layer.feed = load_feed(at, c);
     } else {
       layer.experts = load_experts(at, c, read_router(source), Activation::Silu);
+      if (keys.optional_boolean({.hf = "use_expert_bias"}).value_or(true))
+        require_choice_bias(at, *layer.experts, "feed_forward.expert_bias");
     }
   }
   model->load_ends(w, {"token_embd.weight", "model.embed_tokens.weight"},

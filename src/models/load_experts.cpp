@@ -25,6 +25,14 @@ TensorName router_name(const Weights::Layer& at) {
        "block_sparse_moe.router.weight", "feed_forward.gate.weight", "mixer.gate.weight", "router.proj.weight"});
 }
 
+TensorName choice_bias_name(const Weights::Layer& at) {
+  return first_of(
+      at, "exp_probs_b.bias",
+      {"mlp.gate.e_score_correction_bias", "mlp.e_score_correction_bias", "mlp.moe_statics.e_score_correction_bias",
+       "mlp.gate.moe_statics.e_score_correction_bias", "block_sparse_moe.e_score_correction_bias",
+       "feed_forward.expert_bias", "mixer.gate.e_score_correction_bias"});
+}
+
 using Views = std::vector<std::vector<WeightView>>;  // by expert
 
 // Adds to each expert its slice of a tensor [experts, rows, cols].
@@ -230,6 +238,15 @@ void add_matrices(Weights::Layer& at, const DecoderConfig& c, Matrices found, Gr
   experts.down = at.experts(down, std::move(found.down), {down_alone});
 }
 
+const Vector* load_choice_bias(Weights::Layer& at, int64_t experts) {
+  const TensorName name = choice_bias_name(at);
+  const TensorInfo* found = at.find(name);
+  if (found == nullptr || found->shape.size() != 2) return at.optional_vector(name, experts);
+  const std::vector<WeightView> row = at.slices(name, {1, experts});  // as ERNIE 4.5 stores it
+  at.declare(name.gguf, {experts}, row);
+  return at.weights().stacked_vector(row);
+}
+
 Experts load_router(Weights::Layer& at, const DecoderConfig& c, const RouterSettings& settings) {
   Experts experts;
   experts.settings = settings;
@@ -237,12 +254,7 @@ Experts load_router(Weights::Layer& at, const DecoderConfig& c, const RouterSett
   std::vector<LinearPart> parts{{router_name(at), c.experts}};
   if (settings.gates_shared) parts.push_back({shared_names(at).weight, 1});
   experts.router = at.linear(parts, c.hidden);
-  const TensorName bias = first_of(
-      at, "exp_probs_b.bias",
-      {"mlp.gate.e_score_correction_bias", "mlp.e_score_correction_bias", "mlp.moe_statics.e_score_correction_bias",
-       "mlp.gate.moe_statics.e_score_correction_bias", "block_sparse_moe.e_score_correction_bias",
-       "feed_forward.expert_bias", "mixer.gate.e_score_correction_bias"});
-  experts.choice_bias = at.optional_vector(bias, c.experts);
+  experts.choice_bias = load_choice_bias(at, c.experts);
   return experts;
 }
 
@@ -317,6 +329,12 @@ void load_shared_expert(Weights::Layer& at, const DecoderConfig& c, Activation a
   }
   if (experts.shared.gate_up != nullptr && at.has(names.weight))
     experts.shared_gate = at.linear({{names.weight, 1}}, c.hidden);
+}
+
+void require_shared_gate(const Weights::Layer& at) { at.require(shared_names(at).weight); }
+
+void require_choice_bias(const Weights::Layer& at, const Experts& experts, const std::string& hf) {
+  if (experts.choice_bias == nullptr && !is_gguf(at.weights().source())) at.require({"", hf});
 }
 
 }  // namespace millrace

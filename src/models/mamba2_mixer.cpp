@@ -57,7 +57,8 @@ Mamba2Mixer load_mamba2(Weights::Layer& at, const std::string& hf, const Mamba2S
              : at.flat_vector(
                    a, {scan.heads}, +[](float x) { return -std::exp(x); });
   m.d = gguf ? at.flat_vector(d, {scan.heads, 1}) : at.vector(d, scan.heads);
-  if (at.has(norm)) m.norm = gguf ? at.flat_vector(norm, {scan.groups, inner / scan.groups}) : at.vector(norm, inner);
+  if (!shape.may_lack_norm || at.has(norm))
+    m.norm = gguf ? at.flat_vector(norm, {scan.groups, inner / scan.groups}) : at.vector(norm, inner);
   m.out = at.linear({{{"ssm_out.weight", hf + "out_proj.weight"}, hidden}}, inner);
   m.conv_state = state.slot({DType::F32, (shape.taps - 1) * conv});
   m.scan_state = state.slot({DType::F32, scan.state_elements()});

@@ -13,6 +13,7 @@ struct Mamba2Shape {
   SsmShape scan;
   int taps = 4;
   float least_step = 0, most_step = std::numeric_limits<float>::infinity();
+  bool may_lack_norm = false;
 
   int64_t conv_cols() const { return scan.inner() + 2 * scan.group_cols(); }          // x, B, C
   int64_t projected_cols() const { return scan.inner() + conv_cols() + scan.heads; }  // z, x, B, C, dt
@@ -55,7 +56,7 @@ Mamba2Shape read_mamba2_shape(const WeightSource& source, const Mamba2Keys& keys
 // Reads time_step_limit, a pair of numbers of which the second is often infinity.
 void read_step_limit(const WeightSource& source, Mamba2Shape& shape);
 
-// `hf`: the prefix of the mixer's tensors in a layer ("mixer."). Norm and biases are optional.
+// `hf`: the prefix of the mixer's tensors in a layer ("mixer."). Biases are optional.
 Mamba2Mixer load_mamba2(Weights::Layer& at, const std::string& hf, const Mamba2Shape& shape, int64_t hidden,
                         float norm_epsilon, StateLayout& state);
 

@@ -17,10 +17,12 @@ std::unique_ptr<Model> make_minimax_m2(const WeightSource& source, Weights& w, S
   auto model = std::make_unique<Decoder>(c);
   model->rope = w.placed(read_rope_frequencies(source, c, "", 5e6));
   model->activation = read_activation(source, "hidden_act", Activation::Silu);
+  const bool corrects = keys.optional_boolean({.hf = "use_routing_bias"}).value_or(true);
   w.ignore("mtp");  // layers that predict further tokens
   for (int64_t i = 0; i < c.layers; ++i) {
     Weights::Layer at(w, i, {"blk.{}.", "model.layers.{}."});
     DecoderLayer& layer = model->add_mixture_layer(at, state, {.scoring = Scoring::Sigmoid, .renormalize = true});
+    if (corrects && layer.experts) require_choice_bias(at, *layer.experts, "block_sparse_moe.e_score_correction_bias");
     load_qk_norms(at, c, /*whole=*/true, layer.attention);
   }
   model->load_ends(w);

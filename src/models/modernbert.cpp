@@ -59,7 +59,9 @@ std::unique_ptr<Model> make_modernbert(const WeightSource& source, Weights& w, S
   const double global = keys.optional_number({.hf = "global_rope_theta"}).value_or(kGlobalTheta);
   const double local = keys.optional_number({.hf = "local_rope_theta"}).value_or(kLocalTheta);
   model->rope = w.placed(read_rope_frequencies(source, c, "full_attention", global));
-  const auto own = keys.optional_number({"rope_parameters.sliding_attention.rope_theta", "rope.freq_base_swa"});
+  const ConfigKey own_key{"rope_parameters.sliding_attention.rope_theta", "rope.freq_base_swa"};
+  const auto own = keys.optional_number(own_key);
+  if (!(own.value_or(local) > 0)) keys.fail_key(own_key, "must be positive");
   model->local_rope = w.placed(plain_rope_frequencies(own.value_or(local), c.rotary_dim));
   const int64_t window =
       keys.optional_integer({"local_attention", "attention.sliding_window"}, {0, 1 << 30}).value_or(128);

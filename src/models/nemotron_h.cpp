@@ -158,6 +158,7 @@ std::unique_ptr<Model> make_nemotron_h(const WeightSource& source, Weights& w, S
             keys.optional_integer({"moe_shared_expert_intermediate_size", "expert_shared_feed_forward_length"})
                 .value_or(7688),
             keys.optional_integer({"moe_latent_size", "moe_latent_size"}, {1, 1 << 20}).value_or(0));
+        require_choice_bias(at, *layer.experts, "mixer.gate.e_score_correction_bias");
         break;
     }
   }

@@ -34,7 +34,9 @@ std::unique_ptr<Model> make_qwen2_moe(const WeightSource& source, Weights& w, St
     Weights::Layer at(w, i, {"blk.{}.", "model.layers.{}."});
     DecoderLayer& layer = model->add_mixture_layer(at, state, router);
     layer.window = windows[static_cast<size_t>(i)];
-    if (layer.experts) load_shared_expert(at, c, model->activation, /*required=*/true, *layer.experts);
+    if (!layer.experts) continue;
+    require_shared_gate(at);
+    load_shared_expert(at, c, model->activation, /*required=*/true, *layer.experts);
   }
   model->load_ends(w);
   return model;

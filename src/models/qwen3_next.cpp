@@ -92,6 +92,7 @@ void load_feed(const WeightSource& source, Weights::Layer& at, const Decoder& mo
   const RouterSettings router{.scoring = Scoring::Softmax,
                               .renormalize = !variant.may_renormalize || renormalizes(source, true)};
   layer.experts = load_experts(at, c, router, model.activation);
+  require_shared_gate(at);
   load_shared_expert(at, c, model.activation, /*required=*/true, *layer.experts);
 }
 

@@ -16,6 +16,7 @@ class Settings {
   Settings(const WeightSource& source, const std::string& section)
       : config_(source.config()), prefix_(section.empty() ? "rope_parameters." : "rope_parameters." + section + ".") {}
 
+  const std::string& origin() const { return config_.origin(); }
   std::optional<double> number(const char* hf, const char* gguf = "") const {
     const std::string path = prefix_ + hf;
     return config_.optional_number({*hf ? std::string_view(path) : std::string_view(), gguf});
@@ -25,6 +26,11 @@ class Settings {
     if (!(value > 0) || !std::isfinite(value))
       fail(ErrorKind::BadFile, "{}: '{}' must be positive", config_.origin(), prefix_ + hf);
     return value;
+  }
+  // A number that Hugging Face configs with this scaling must have.
+  double needed(const char* hf) const {
+    static_cast<void>(config_.number({.hf = prefix_ + hf}));
+    return positive(hf, "", 1);
   }
   std::string type() const {
     const std::string path = prefix_ + "rope_type";
@@ -56,8 +62,7 @@ std::vector<float> as_float(const std::vector<double>& values) { return {values.
 
 // Llama 3: low frequencies are scaled, high frequencies kept, those between interpolated.
 void stretch_llama3(std::vector<double>& inverse, const Settings& s, int64_t context) {
-  const double factor = s.positive("factor", "", 8), low = s.positive("low_freq_factor", "", 1);
-  const double high = s.positive("high_freq_factor", "", 4);
+  const double factor = s.needed("factor"), low = s.needed("low_freq_factor"), high = s.needed("high_freq_factor");
   const double original = s.positive("original_max_position_embeddings", "", double(context));
   for (double& f : inverse) {
     const double turns = original * f / (2 * std::numbers::pi);  // rotations within the original context
@@ -82,6 +87,7 @@ void stretch_yarn(RopeFrequencies& out, std::vector<double>& inverse, const Sett
   const double factor = s.positive("factor", "rope.scaling.factor", gguf ? 1 : double(c.context) / original);
   const double fast = s.positive("beta_fast", "rope.scaling.yarn_beta_fast", 32);
   const double slow = s.positive("beta_slow", "rope.scaling.yarn_beta_slow", 1);
+  if (!(theta > 1)) fail(ErrorKind::BadFile, "{}: YaRN needs a rope_theta over 1", s.origin());
   const auto dimension_turning = [&](double turns) {
     return c.rotary_dim * std::log(original / (turns * 2 * std::numbers::pi)) / (2 * std::log(theta));
   };
@@ -160,7 +166,8 @@ RopeFrequencies read_rope_frequencies(const WeightSource& source, const DecoderC
   std::vector<double> inverse = base_frequencies(theta, c.rotary_dim);
   RopeFrequencies out;
   if (const std::string type = s.type(); type == "linear") {
-    const double factor = s.positive("factor", "rope.scaling.factor", s.gguf_factor() > 0 ? s.gguf_factor() : 1);
+    const double usual = s.gguf_factor() > 0 ? s.gguf_factor() : 1;
+    const double factor = gguf ? s.positive("factor", "rope.scaling.factor", usual) : s.needed("factor");
     for (double& f : inverse) f /= factor;
   } else if (type == "llama3") {
     stretch_llama3(inverse, s, c.context);

@@ -13,6 +13,21 @@ std::string bias_name(std::string weight) {
   return at == std::string::npos ? std::string() : weight.replace(at, std::string::npos, ".bias");
 }
 
+namespace {
+
+// The name of a tensor in every layer: "model.layers.7.mlp.up_proj.bias" without the 7.
+std::string without_numbers(std::string_view name) {
+  std::string kept;
+  while (!name.empty()) {
+    const auto part = name.substr(0, std::min(name.find('.'), name.size() - 1) + 1);
+    if (part.find_first_not_of("0123456789.") != std::string_view::npos) kept += part;
+    name.remove_prefix(part.size());
+  }
+  return kept;
+}
+
+}  // namespace
+
 Weights::Weights(const WeightSource& source, Ops& ops, HostUnits host, ExpertsIn experts_in)
     : source_(source), ops_(ops), host_(std::move(host)), experts_in_(experts_in) {
   // Tables of RoPE frequencies; architectures that need them read them with the config.
@@ -91,7 +106,18 @@ const Vector* Weights::head_vectors(const TensorName& name, int heads, int64_t n
 }
 
 const Vector* Weights::optional_vector(const TensorName& name, int64_t n) {
-  return has(name) ? vector(name, n) : nullptr;
+  return has_optional(resolve(name)) ? vector(name, n) : nullptr;
+}
+
+void Weights::require(const TensorName& name) const {
+  if (!has(name)) fail(ErrorKind::BadFile, "{}: tensor '{}' is missing", source_.origin(), resolve(name));
+}
+
+bool Weights::has_optional(const std::string& name) {
+  const bool has = source_.find(name) != nullptr;
+  Optional& found = optional_[without_numbers(name)];
+  (has ? found.there : found.absent) = name;
+  return has;
 }
 
 const Vector* Weights::stacked_vector(const std::vector<WeightView>& views) {
@@ -323,7 +349,7 @@ const Vector* Weights::stacked_bias(const std::vector<LinearPart>& parts) {
     std::string name = resolve(part.bias_of);
     if (name.empty()) name = resolve(part.name);
     name = bias_name(std::move(name));
-    const bool has = !name.empty() && source_.find(name) != nullptr;
+    const bool has = !name.empty() && has_optional(name);
     if (!has) bias.pieces.push_back({{}, part.rows});
     if (has) {
       const std::vector<WeightView> views = find_bias(name, part);
@@ -355,8 +381,13 @@ std::vector<std::string> Weights::matrices_of(const void* layer, int64_t k, int6
 }
 
 void Weights::check_all_used() const {
+  for (const auto& [pattern, found] : optional_) {
+    if (found.there.empty() || found.absent.empty()) continue;
+    fail(ErrorKind::BadFile, "{}: tensor '{}' is missing, but there is '{}'", source_.origin(), found.absent,
+         found.there);
+  }
   for (const auto& tensor : source_.tensors()) {
-    if (used_.contains(tensor.name)) continue;
+    if (used_.contains(tensor.name) || tensor.bytes == 0) continue;  // a model with 0 shared experts has such tensors
     const auto matters_not = [&](const std::string& fragment) {
       return tensor.name.find(fragment) != std::string::npos;
     };

@@ -104,6 +104,8 @@ class Weights {
     return matrices_of(&layer, layer.weights.k, layer.of_heads ? -1 : layer.weights.groups);
   }
   const std::set<std::string, std::less<>>& used() const { return used_; }  // names of the source's tensors
+  // Throws unless the file has the tensor: some files lack an optional one that this model needs.
+  void require(const TensorName& name) const;
 
   // Layers that low-rank adapters can change, by Linear::site and Grouped::site. The first is the embedding table,
   // whose `k` counts its rows.
@@ -129,7 +131,8 @@ class Weights {
   };
   PairedHeads paired_heads;
 
-  // Throws if the file has tensors that were not declared: without them results would be wrong.
+  // Throws if the file has tensors that were not declared, or an optional one for some layers only: results would be
+  // wrong.
   void check_all_used() const;
 
   struct Unit {
@@ -203,6 +206,7 @@ class Weights {
                 bool streamed = false);
   void drop_streamed(Linear& linear);
   void gate_streamed(Linear& linear, Activation activation);
+  bool has_optional(const std::string& name);  // noted for check_all_used()
   const Vector* declare(PendingVector pending, int64_t n);
   static constexpr size_t kNoUnit = ~size_t{0};  // of weights that stay on the device
   size_t next_unit() { return units_++; }
@@ -252,6 +256,11 @@ class Weights {
   bool expects_adapters_ = false, joins_shared_experts_ = false;
   std::multimap<const void*, WeightView> read_by_;  // Linear or Grouped -> its matrices; of a Grouped the first group's
   std::vector<std::string> ignored_;
+  // By its name without numbers, an optional tensor of some layers: the last that the file has, and the last it lacks.
+  struct Optional {
+    std::string there, absent;
+  };
+  std::map<std::string, Optional> optional_;
   std::unique_ptr<Arena> arena_, vector_arena_, host_arena_, host_vector_arena_, streamed_arena_;
   std::vector<InPlace> in_place_;
 };
@@ -260,6 +269,7 @@ class Weights::Layer {
  public:
   Layer(Weights& weights, int64_t index, const TensorName& prefix_pattern);
   bool has(const TensorName& name) const { return weights_.has(below(name)); }
+  void require(const TensorName& name) const { weights_.require(below(name)); }
   const TensorInfo* find(const TensorName& name) const;  // null: the file lacks it
   const Linear* linear(std::vector<LinearPart> parts, int64_t k, std::vector<LinearPart> other_parts = {});
   const Linear* gate_up(std::vector<LinearPart> parts, int64_t k, Activation activation);

@@ -1,5 +1,7 @@
-// A copy of a golden folder whose config is changed by `edit`.
+// A copy of a golden folder whose config is changed by `edit`, and whose table of tensors by `edit_tensors`.
 #pragma once
+
+#include <cstring>
 
 #include "models/golden.h"
 
@@ -18,6 +20,23 @@ class EditedModel {
     auto config = nlohmann::json::parse(in);
     edit(config);
     std::ofstream(folder_ / "config.json") << config;
+  }
+  // Changes what the file says about its tensors: {name: {"dtype", "shape", "data_offsets"}}. Their data stay.
+  template <class Edit>
+  EditedModel& edit_tensors(Edit edit) {
+    const auto path = folder_ / "model.safetensors";
+    std::ifstream in(path, std::ios::binary);
+    const std::string file{std::istreambuf_iterator<char>(in), {}};
+    uint64_t length = 0;
+    std::memcpy(&length, file.data(), sizeof length);
+    auto table = nlohmann::json::parse(file.substr(sizeof length, length));
+    edit(table);
+    const std::string header = table.dump();
+    const uint64_t written = header.size();
+    std::ofstream out(path, std::ios::binary);
+    out.write(reinterpret_cast<const char*>(&written), sizeof written);
+    out << header << std::string_view(file).substr(sizeof length + length);
+    return *this;
   }
   ~EditedModel() { std::filesystem::remove_all(folder_); }
   std::string path() const { return folder_.string(); }

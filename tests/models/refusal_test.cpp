@@ -26,6 +26,18 @@ TEST(Refusal, UnknownRopeScalingIsNamed) {
   EXPECT_THAT(message_of(model), testing::HasSubstr("'spiral'"));
 }
 
+TEST(Refusal, RopeScalingWithoutItsNumbersIsNamed) {
+  for (const auto& [golden, key] : std::vector<std::pair<std::string, std::string>>{
+           {"llama_rope_linear", "factor"},
+           {"llama_rope_llama3", "factor"},
+           {"llama_rope_llama3", "low_freq_factor"},
+           {"llama_rope_llama3", "high_freq_factor"},
+       }) {
+    const EditedModel model([&, &key = key](auto& c) { EXPECT_EQ(c["rope_parameters"].erase(key), 1); }, golden);
+    EXPECT_THAT(message_of(model), testing::HasSubstr("rope_parameters." + key + "' is missing"));
+  }
+}
+
 TEST(Refusal, ShapeThatDoesNotMatchTheConfigNamesTheTensor) {
   const EditedModel model([](auto& c) { c["intermediate_size"] = c["intermediate_size"].template get<int>() + 8; });
   EXPECT_THAT(message_of(model), testing::HasSubstr("mlp.gate_proj.weight"));
@@ -92,6 +104,35 @@ TEST(Refusal, AnOutputMatrixOfItsOwnIsMissed) {
   for (const char* golden : {"llama_mqa_tied", "opt"}) {
     const EditedModel model([](auto& c) { c["tie_word_embeddings"] = false; }, golden);
     EXPECT_THAT(message_of(model), testing::HasSubstr("'lm_head.weight' is missing")) << golden;
+  }
+}
+
+// Without it a layer would be computed as one of a model that has no such tensor.
+TEST(Refusal, AnOptionalTensorOfSomeLayersIsMissed) {
+  const auto unchanged = [](auto&) {};
+  for (const auto& [golden, tensor] : std::vector<std::pair<std::string, std::string>>{
+           {"llama_bias", "model.layers.0.self_attn.o_proj.bias"},
+           {"nemotron_bias", "model.norm.bias"},
+           {"granite_hybrid", "model.layers.0.mamba.norm.weight"},
+           {"lfm2_bias", "model.layers.0.conv.conv.bias"},
+           {"qwen2_moe", "model.layers.0.mlp.shared_expert_gate.weight"},
+           {"deepseek_v3", "model.layers.1.mlp.gate.e_score_correction_bias"},
+           {"minimax_m2", "model.layers.0.block_sparse_moe.e_score_correction_bias"},
+           {"lfm2_moe", "model.layers.1.feed_forward.expert_bias"},
+       }) {
+    EditedModel model(unchanged, golden);
+    model.edit_tensors([&, &tensor = tensor](auto& table) { EXPECT_EQ(table.erase(tensor), 1) << tensor; });
+    EXPECT_THAT(message_of(model), testing::HasSubstr("'" + tensor + "' is missing"));
+  }
+}
+
+TEST(Refusal, TensorsOfTheWrongRankAreNamed) {
+  for (const char* tensor : {"model.norm.weight", "model.layers.0.mlp.up_proj.weight", "model.embed_tokens.weight"}) {
+    EditedModel model([](auto&) {});
+    model.edit_tensors([&](auto& table) { table[tensor]["shape"].insert(table[tensor]["shape"].begin(), 1); });
+    EXPECT_THAT(message_of(model), testing::HasSubstr(tensor));
+    model.edit_tensors([&](auto& table) { table[tensor]["shape"] = {table[tensor]["data_offsets"][1]}; });
+    EXPECT_THAT(message_of(model), testing::HasSubstr(tensor));
   }
 }
 
