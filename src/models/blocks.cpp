@@ -1,8 +1,19 @@
 #include "models/blocks.h"
 
+#include <fmt/format.h>
+
 namespace millrace {
 
+void require_attention_biases(const Weights::Layer& at) {
+  const WeightSource& source = at.weights().source();
+  if (is_gguf(source)) return;
+  const auto is_set = [&](std::string_view flag) { return source.config().optional_boolean({.hf = flag}) == true; };
+  if (!is_set("attention_bias") && !is_set("qkv_bias")) return;
+  for (const char* name : {"q_proj", "k_proj", "v_proj"}) at.require({"", fmt::format("self_attn.{}.bias", name)});
+}
+
 AttentionWeights load_attention(Weights::Layer& at, const DecoderConfig& c) {
+  require_attention_biases(at);
   return {
       .qkv = at.linear({{{"attn_q.weight", "self_attn.q_proj.weight"}, c.q_dim()},
                         {{"attn_k.weight", "self_attn.k_proj.weight"}, c.kv_dim()},

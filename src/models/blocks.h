@@ -15,6 +15,8 @@ struct AttentionWeights {
   bool gated = false;  // qkv has q_dim more rows behind q: attention is multiplied by sigmoid of them
   float clamp = 0;     // c: q, k and v are clamped to [-c, c] after their norms; 0: not
 };
+// Throws if a folder lacks the biases of q, k and v that its config has.
+void require_attention_biases(const Weights::Layer& at);
 // Separate matrices q, k and v under their usual names.
 AttentionWeights load_attention(Weights::Layer& at, const DecoderConfig& config);
 

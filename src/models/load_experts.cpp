@@ -47,7 +47,10 @@ void add_each(Weights::Layer& at, const TensorName& name, int64_t experts, int64
   to.resize(static_cast<size_t>(experts));
   for (int64_t i = 0; i < experts; ++i) {
     const auto of_expert = [i](const std::string& pattern) { return fmt::format(fmt::runtime(pattern), i); };
-    to[static_cast<size_t>(i)].push_back(at.slices({of_expert(name.gguf), of_expert(name.hf)}, {1, rows, cols})[0]);
+    const TensorName own{of_expert(name.gguf), of_expert(name.hf)};
+    if (const TensorInfo* matrix = at.find(own))  // slices() would take one more dimension
+      static_cast<void>(at.weights().source().tensor(matrix->name, {rows, cols}));
+    to[static_cast<size_t>(i)].push_back(at.slices(own, {1, rows, cols})[0]);
   }
 }
 
@@ -241,7 +244,9 @@ void add_matrices(Weights::Layer& at, const DecoderConfig& c, Matrices found, Gr
 const Vector* load_choice_bias(Weights::Layer& at, int64_t experts) {
   const TensorName name = choice_bias_name(at);
   const TensorInfo* found = at.find(name);
-  if (found == nullptr || found->shape.size() != 2) return at.optional_vector(name, experts);
+  const bool is_row =
+      found != nullptr && found->shape.size() == 2 && found->name.find("moe_statics") != std::string::npos;
+  if (!is_row) return at.optional_vector(name, experts);
   const std::vector<WeightView> row = at.slices(name, {1, experts});  // as ERNIE 4.5 stores it
   at.declare(name.gguf, {experts}, row);
   return at.weights().stacked_vector(row);

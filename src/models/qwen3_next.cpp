@@ -37,6 +37,7 @@ std::vector<bool> attention_layers(const WeightSource& source, const DecoderConf
 
 // q_proj has the rows of each head together: its query and its gate.
 AttentionWeights load_gated_attention(Weights::Layer& at, const DecoderConfig& c, float one) {
+  require_attention_biases(at);
   AttentionWeights attention;
   attention.gated = true;
   attention.qkv = at.linear({{.name = {"attn_q.weight", "self_attn.q_proj.weight"},

@@ -108,7 +108,7 @@ TEST(Refusal, AnOutputMatrixOfItsOwnIsMissed) {
 }
 
 // Without it a layer would be computed as one of a model that has no such tensor.
-TEST(Refusal, AnOptionalTensorOfSomeLayersIsMissed) {
+TEST(Refusal, ATensorThatOnlySomeModelsHaveIsMissed) {
   const auto unchanged = [](auto&) {};
   for (const auto& [golden, tensor] : std::vector<std::pair<std::string, std::string>>{
            {"llama_bias", "model.layers.0.self_attn.o_proj.bias"},
@@ -116,6 +116,7 @@ TEST(Refusal, AnOptionalTensorOfSomeLayersIsMissed) {
            {"granite_hybrid", "model.layers.0.mamba.norm.weight"},
            {"lfm2_bias", "model.layers.0.conv.conv.bias"},
            {"qwen2_moe", "model.layers.0.mlp.shared_expert_gate.weight"},
+           {"qwen3_next_variants", "model.layers.0.self_attn.k_proj.bias"},
            {"deepseek_v3", "model.layers.1.mlp.gate.e_score_correction_bias"},
            {"minimax_m2", "model.layers.0.block_sparse_moe.e_score_correction_bias"},
            {"lfm2_moe", "model.layers.1.feed_forward.expert_bias"},
@@ -134,6 +135,13 @@ TEST(Refusal, TensorsOfTheWrongRankAreNamed) {
     model.edit_tensors([&](auto& table) { table[tensor]["shape"] = {table[tensor]["data_offsets"][1]}; });
     EXPECT_THAT(message_of(model), testing::HasSubstr(tensor));
   }
+}
+
+TEST(Refusal, TensorsOfAnExpertHaveTwoDimensions) {
+  const std::string tensor = "model.layers.0.mlp.experts.0.up_proj.weight";
+  EditedModel model([](auto&) {}, "qwen3_moe");
+  model.edit_tensors([&](auto& table) { table[tensor]["shape"].insert(table[tensor]["shape"].begin(), 1); });
+  EXPECT_THAT(message_of(model), testing::HasSubstr(tensor));
 }
 
 TEST(Refusal, WhatAModelWouldNotHonourIsNamed) {
