@@ -39,7 +39,7 @@ const Names kRewritten{"model.embed_tokens.weight",
 bool is_original(const WeightSource& source) { return !is_gguf(source) && source.config().has({.hf = "kv_channels"}); }
 
 DecoderConfig read_config(const WeightSource& source) {
-  if (!is_original(source)) return read_decoder_config(source);
+  if (!is_original(source)) return read_decoder_config(source, {.usual_epsilon = 1.5625e-7, .usual_rotary = 0.5});
   const Config& keys = source.config();
   DecoderConfig c = read_decoder_config(source, {.layers = "num_layers",
                                                  .feed_forward = "ffn_hidden_size",

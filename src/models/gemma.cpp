@@ -5,6 +5,15 @@
 #include "models/registry.h"
 
 namespace millrace {
+namespace {
+
+// The first configs say "gelu" and mean tanh, which transformers computed whatever they said. It reads them now.
+bool is_first_config(const WeightSource& source) {
+  const std::string version = source.config().optional_string({.hf = "transformers_version"}).value_or("");
+  return version.starts_with("4.38.") || version.starts_with("4.39.") || version.starts_with("4.40.");
+}
+
+}  // namespace
 
 std::unique_ptr<Model> make_gemma(const WeightSource& source, Weights& w, StateLayout& state) {
   DecoderConfig config = read_decoder_config(source);
@@ -15,7 +24,7 @@ std::unique_ptr<Model> make_gemma(const WeightSource& source, Weights& w, StateL
     refuse(source, "attention in both directions (an embedding model)");
   model->rope = w.placed(read_rope_frequencies(source, c));
   model->activation = read_activation(source, "hidden_act", Activation::GeluTanh);
-  if (model->activation == Activation::GeluErf) model->activation = Activation::GeluTanh;  // the first configs' "gelu"
+  if (model->activation == Activation::GeluErf && is_first_config(source)) model->activation = Activation::GeluTanh;
   model->embedding_scale = std::sqrt(float(c.hidden));
   const float one = is_gguf(source) ? 0 : 1;
   for (int64_t i = 0; i < c.layers; ++i) {

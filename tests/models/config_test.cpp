@@ -86,9 +86,24 @@ TEST(Config, Ministral3HasYarnByDefault) {
   EXPECT_NE(absent, with_rope([](auto& c) { c["rope_parameters"] = {{"rope_theta", 1e6}}; }));
 }
 
+// Values that are not those of a model without the setting.
+TEST(Config, GemmasHaveTheirDefaults) {
+  const auto edited = [](const char* name, auto edit) { return logits_of(EditedModel(edit, name).path()); };
+  EXPECT_EQ(edited("gemma2", [](auto& c) { c.erase("attn_logit_softcapping"), c.erase("query_pre_attn_scalar"); }),
+            edited("gemma2", [](auto& c) { c["attn_logit_softcapping"] = 50, c["query_pre_attn_scalar"] = 256; }));
+  EXPECT_NE(edited("gemma2", [](auto& c) { c["attn_logit_softcapping"] = nullptr; }),
+            edited("gemma2", [](auto& c) { c.erase("attn_logit_softcapping"); }));
+  EXPECT_EQ(edited("gemma3", [](auto& c) { c.erase("query_pre_attn_scalar"); }),
+            edited("gemma3", [](auto& c) { c["query_pre_attn_scalar"] = 256; }));
+}
+
 TEST(Config, GemmasFirstConfigsMeanTanhByGelu) {
-  const EditedModel gelu([](auto& c) { c["hidden_act"] = "gelu"; }, "gemma");
-  EXPECT_EQ(logits_of(gelu.path()), logits_of(golden("gemma")));
+  const auto with_version = [](const char* version) {
+    const auto edit = [&](auto& c) { c["hidden_act"] = "gelu", c["transformers_version"] = version; };
+    return logits_of(EditedModel(edit, "gemma").path());
+  };
+  EXPECT_EQ(with_version("4.38.0.dev0"), logits_of(golden("gemma")));
+  EXPECT_NE(with_version("4.57.6"), logits_of(golden("gemma")));
 }
 
 }  // namespace
