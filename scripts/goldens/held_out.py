@@ -4,11 +4,12 @@ from .cases import SPECIAL, Case
 
 ACTIVATIONS = ["silu", "gelu", "gelu_pytorch_tanh", "relu"]
 LENGTH = 100
+STEPS = [0.0, float("inf")]
 
 
 def rope_of(draw, turned, rotary=None, kinds=("default", "linear", "llama3", "yarn", "longrope", "dynamic")):
     """A rope for heads of which `turned` elements rotate."""
-    kind = draw.choice(kinds)
+    kind = draw.choice([kind for kind in kinds if kind != "dynamic" or turned > 2])  # which transformers divides by turned - 2
     original = draw.choice([32, 64, 4096])  # below and above the prompt
     half = range(turned // 2)
     more = {
@@ -29,22 +30,22 @@ class Draw:
 
     def __init__(self, random):
         self.random, self.choice = random, random.choice
-        self.head = random.choice([8, 12, 16, 18, 24, 32, 40, 64, 80])
+        self.head = random.choice([2, 4, 8, 12, 14, 16, 18, 24, 32, 36, 40, 64, 80, 128])
         self.kv_heads = random.choice([1, 2, 3])
         self.heads = self.kv_heads * random.choice([1, 2, 3, 5])
         self.layers = random.choice([2, 3, 4])
         self.hidden = self.heads * random.choice([6, 10, 16, 22, 32])
         self.inner = random.randrange(20, 200)
-        self.window = random.choice([1, 5, 16, 33, 64])
+        self.window = random.choice([1, 2, 5, 16, 33, 64, 99, 100])
 
     def coin(self):
         return self.random.random() < 0.5
 
     def sizes(self, **more):
         return SPECIAL | {
-            "vocab_size": self.random.randrange(70, 300), "hidden_size": self.hidden, "intermediate_size": self.inner,
+            "vocab_size": self.random.choice([self.random.randrange(70, 300), 1025]), "hidden_size": self.hidden, "intermediate_size": self.inner,
             "num_hidden_layers": self.layers, "num_attention_heads": self.heads, "num_key_value_heads": self.kv_heads,
-            "max_position_embeddings": 512, "rms_norm_eps": self.choice([1e-6, 1e-5, 1e-2]), "tie_word_embeddings": self.random.random() < 0.3,
+            "max_position_embeddings": 512, "rms_norm_eps": self.choice([1e-12, 1e-6, 1e-5, 1e-2]), "tie_word_embeddings": self.random.random() < 0.3,
         } | more
 
     def fitted(self):
@@ -57,12 +58,12 @@ class Draw:
         return {key: self.choice(["silu"] * 3 + list(others))}
 
     def experts(self, least=1):
-        count = self.random.randrange(max(2, least), 13)
+        count = self.choice([1] * (least == 1) + [self.random.randrange(max(2, least), 13)] * 3 + [self.random.choice([40, 64, 96, 130])])
         return count, self.choice([1, min(2, count), self.random.randrange(1, count + 1), count])
 
     def wide(self):
         """A width of an expert."""
-        return self.random.randrange(5, 70)
+        return self.choice([self.random.randrange(1, 5), self.random.randrange(5, 70), 129])
 
     def kinds(self, *names):
         return [self.choice(names) for _ in range(self.layers)]
@@ -109,7 +110,7 @@ def sigmoid_experts(d):
     count = groups * d.random.randrange(2, 6)
     kept = d.random.randrange(1, groups + 1)
     return {"n_routed_experts": count, "num_experts_per_tok": d.random.randrange(1, count // groups * kept + 1), "n_group": groups, "topk_group": kept,
-            "moe_intermediate_size": d.wide(), "n_shared_experts": d.choice([1, 2, 3]), "routed_scaling_factor": d.choice([1.0, 2.5]),
+            "moe_intermediate_size": d.wide(), "n_shared_experts": d.choice([0, 1, 2, 3]), "routed_scaling_factor": d.choice([1.0, 2.5]),
             "norm_topk_prob": d.coin(), "first_k_dense_replace": d.choice([0, 1, 2, d.layers])}
 
 
@@ -150,7 +151,7 @@ def minimax_m2(d):
 
 
 def phimoe(d):
-    count, _ = d.fitted().experts()
+    count, _ = d.fitted().experts(least=2)
     original = d.choice([32, 4096])
     half = range(d.head // 2)
     long = {"rope_type": "longrope", "rope_theta": 10000.0, "original_max_position_embeddings": original, "short_mscale": 1.2, "long_mscale": 1.1,
@@ -284,8 +285,8 @@ def delta_sizes(d):
     d.head = d.choice([8, 16, 24, 32, 64])
     rotary = d.choice([0.25, 0.5, 1.0])
     return d.sizes(
-        head_dim=d.head, linear_num_key_heads=keys, linear_num_value_heads=keys * d.choice([1, 2, 3]), linear_key_head_dim=d.choice([8, 12, 16, 32]),
-        linear_value_head_dim=d.choice([6, 8, 16, 32]), linear_conv_kernel_dim=d.choice([2, 3, 4, 4]), attention_bias=d.coin(),
+        head_dim=d.head, linear_num_key_heads=keys, linear_num_value_heads=keys * d.choice([1, 2, 3]), linear_key_head_dim=d.choice([1, 8, 12, 16, 32, 64]),
+        linear_value_head_dim=d.choice([1, 6, 8, 16, 32, 64]), linear_conv_kernel_dim=d.choice([2, 3, 4, 4, 7]), attention_bias=d.coin(),
         layer_types=d.kinds("linear_attention", "linear_attention", "full_attention")) | rope_of(d, int(d.head * rotary), rotary, kinds=("default", "linear", "yarn", "llama3"))
 
 
@@ -313,7 +314,7 @@ def mamba2(d):
     hidden = heads * head // expand
     return "Mamba2ForCausalLM", SPECIAL | {
         "vocab_size": d.random.randrange(70, 300), "hidden_size": hidden, "expand": expand, "num_hidden_layers": d.layers, "num_heads": heads, "head_dim": head,
-        "state_size": d.choice([4, 7, 16, 32]), "n_groups": groups, "chunk_size": d.choice([1, 8, 16, 256]), "conv_kernel": d.choice([2, 3, 4]), "use_bias": d.coin(),
+        "state_size": d.choice([4, 7, 16, 32]), "n_groups": groups, "chunk_size": d.choice([1, 8, 16, 256]), "conv_kernel": d.choice([2, 3, 4, 7]), "use_bias": d.coin(),
         "use_conv_bias": d.coin(), "tie_word_embeddings": d.coin(), "layer_norm_epsilon": d.choice([1e-5, 1e-2]), "hidden_act": d.choice(["silu", "silu", "gelu"]),
         "time_step_limit": d.choice([[0.0, float("inf")], [0.2, 0.9]]), "residual_in_fp32": d.coin()}
 
@@ -330,8 +331,8 @@ def granitemoehybrid(d):
     kinds = d.kinds("linear_attention", "linear_attention", "full_attention")
     rope = {"position_embedding_type": "rope"} | rope_of(d, d.hidden // d.heads) if d.coin() else {}
     c = d.sizes(num_local_experts=count, num_experts_per_tok=per_row, shared_intermediate_size=d.wide(), layer_types=kinds, mamba_n_heads=heads,
-                mamba_d_head=d.hidden * expand // heads, mamba_expand=expand, mamba_n_groups=d.choice([1, 2]), mamba_d_state=d.choice([4, 10, 16]), mamba_d_conv=d.choice([2, 3, 4]),
-                mamba_chunk_size=d.choice([8, 32]), mamba_conv_bias=d.coin(), mamba_proj_bias=d.coin())
+                mamba_d_head=d.hidden * expand // heads, mamba_expand=expand, mamba_n_groups=d.choice([1, 2]), mamba_d_state=d.choice([1, 4, 10, 16, 64]), mamba_d_conv=d.choice([2, 3, 4, 7]),
+                mamba_chunk_size=d.choice([1, 7, 8, 32, 128]), time_step_limit=d.choice([STEPS, STEPS, [0.1, 0.5]]), mamba_conv_bias=d.coin(), mamba_proj_bias=d.coin())
     return "GraniteMoeHybridForCausalLM", c | granite_factors(d) | d.act() | rope
 
 
@@ -341,8 +342,8 @@ def nemotron_h(d):
     count, per_row = d.experts()
     split = d.choice([1, 1, 2]) if count % 2 == 0 and count >= 4 else 1
     return "NemotronHForCausalLM", {k: v for k, v in d.sizes().items() if k not in ("num_hidden_layers", "rms_norm_eps")} | {
-        "layers_block_type": kinds, "head_dim": d.head, "mamba_num_heads": groups * d.choice([1, 2, 3]), "mamba_head_dim": head, "ssm_state_size": d.choice([4, 9, 16]),
-        "n_groups": groups, "chunk_size": d.choice([8, 32]), "conv_kernel": d.choice([2, 3, 4]), "use_conv_bias": d.coin(), "use_bias": d.coin(), "mlp_bias": d.coin(),
+        "layers_block_type": kinds, "head_dim": d.head, "mamba_num_heads": groups * d.choice([1, 2, 3]), "mamba_head_dim": head, "ssm_state_size": d.choice([1, 4, 9, 16, 64]),
+        "n_groups": groups, "chunk_size": d.choice([8, 32]), "conv_kernel": d.choice([2, 3, 4, 7]), "use_conv_bias": d.coin(), "use_bias": d.coin(), "mlp_bias": d.coin(),
         "mamba_proj_bias": d.coin(), "attention_bias": d.coin(), "layer_norm_epsilon": d.choice([1e-5, 1e-2]), "time_step_min": d.choice([0.001, 0.3]),
         "n_routed_experts": count, "num_experts_per_tok": min(per_row, count // split), "n_group": split, "topk_group": d.choice([1, split]), "moe_intermediate_size": d.wide(),
         "n_shared_experts": d.choice([1, 2]), "moe_shared_expert_intermediate_size": d.wide(), "moe_latent_size": d.choice([None, 10, 24]), "norm_topk_prob": d.coin(),
@@ -354,8 +355,8 @@ def falcon_h1(d):
     heads = groups * d.choice([1, 2, 3])
     f = lambda: round(d.random.uniform(0.4, 1.6), 2)
     return "FalconH1ForCausalLM", d.sizes(
-        head_dim=d.head, mamba_d_ssm=heads * head, mamba_n_heads=heads, mamba_d_head=head, mamba_n_groups=groups, mamba_d_state=d.choice([4, 10, 16]), mamba_d_conv=d.choice([2, 3, 4]),
-        mamba_chunk_size=d.choice([8, 32]), mamba_conv_bias=d.coin(), mamba_proj_bias=d.coin(), mamba_rms_norm=d.coin(), mamba_norm_before_gate=d.coin(), projectors_bias=d.coin(),
+        head_dim=d.head, mamba_d_ssm=heads * head, mamba_n_heads=heads, mamba_d_head=head, mamba_n_groups=groups, mamba_d_state=d.choice([1, 4, 10, 16, 64]), mamba_d_conv=d.choice([2, 3, 4, 7]),
+        mamba_chunk_size=d.choice([1, 7, 8, 32, 128]), time_step_limit=d.choice([STEPS, STEPS, [0.1, 0.5]]), mamba_conv_bias=d.coin(), mamba_proj_bias=d.coin(), mamba_rms_norm=d.coin(), mamba_norm_before_gate=d.coin(), projectors_bias=d.coin(),
         attention_bias=d.coin(), mlp_bias=d.coin(), embedding_multiplier=f(), lm_head_multiplier=f(), mlp_multipliers=[f(), f()], key_multiplier=f(), attention_in_multiplier=f(),
         attention_out_multiplier=f(), ssm_in_multiplier=f(), ssm_out_multiplier=f(), ssm_multipliers=[f() for _ in range(5)]) | d.act() | rope_of(d, d.head)
 
