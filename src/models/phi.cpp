@@ -14,6 +14,7 @@ std::unique_ptr<Model> make_phi(const WeightSource& source, Weights& w, StateLay
   model->residual = Residual::ParallelShared;
   model->rope = w.placed(read_rope_frequencies(source, c));
   model->activation = read_activation(source, "hidden_act", Activation::GeluTanh);
+  if (!is_gguf(source)) w.require({"", "lm_head.bias"});
   model->load(
       w, state,
       {.norm = "final_layernorm", .out = "self_attn.dense.weight", .up = "mlp.fc1.weight", .down = "mlp.fc2.weight"});

@@ -66,6 +66,8 @@ class Phimoe final : public Model {
     const TensorName table{"token_embd.weight", "model.embed_tokens.weight"};
     embedding_ = w.table(table, c.vocab, c.hidden);
     norm_ = norm(w, "output_norm", "model.norm");
+    const bool biased = source.config().optional_boolean({.hf = "lm_head_bias"}).value_or(false);
+    if (biased && !is_gguf(source)) w.require({"", "lm_head.bias"});
     head_ = load_output_head(w, c, {"output.weight", "lm_head.weight"}, table);
   }
 
