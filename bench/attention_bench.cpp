@@ -4,6 +4,7 @@
 #include <benchmark/benchmark.h>
 
 #include "attention_cases.h"
+#include "base/thread_pool.h"
 #include "hardware/this_machine.h"
 #include "tensor/arena.h"
 

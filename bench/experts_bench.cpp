@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/thread_pool.h"
 #include "dataflow/cold_inputs.h"
 #include "dataflow/planner.h"
 #include "experts.h"

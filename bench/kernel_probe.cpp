@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "base/thread_pool.h"
 #include "dataflow/kernel_timer.h"
 #include "hardware/this_machine.h"
 #include "linear_cases.h"

@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "attention_cases.h"
+#include "base/thread_pool.h"
 #include "experts.h"
 #include "hardware/this_machine.h"
 #include "kernels/latent_prompt/latent_prompt.h"

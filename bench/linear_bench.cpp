@@ -3,6 +3,7 @@
 // Each iteration reads another copy of the weights, as a model reads another layer, so that they come from memory.
 #include <benchmark/benchmark.h>
 
+#include "base/thread_pool.h"
 #include "dataflow/cold_inputs.h"
 #include "dataflow/roofline.h"
 #include "hardware/this_machine.h"

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "base/thread_pool.h"
 #include "dataflow/cold_inputs.h"
 #include "hardware/peaks/peak.h"
 #include "hardware/this_machine.h"

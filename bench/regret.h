@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/thread_pool.h"
 #include "dataflow/tuner.h"
 #include "hardware/this_machine.h"
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 
+#include "base/thread_pool.h"
 #include "hardware/this_machine.h"
 #include "kernels/kernel_set.h"
 #include "row_op_cases.h"

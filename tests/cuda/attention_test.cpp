@@ -3,6 +3,7 @@
 #include <bit>
 #include <limits>
 
+#include "base/thread_pool.h"
 #include "cuda/attention_batch.h"
 #include "kernels/norm/norm.h"
 #include "tensor/dequantize.h"

@@ -1,5 +1,6 @@
 // cuDNN's attention alone: makes sure that the library computes, not the fallback.
 #include "hardware/cuda/cudnn.h"
+#include "base/thread_pool.h"
 #include "cuda/attention_batch.h"
 
 namespace millrace {

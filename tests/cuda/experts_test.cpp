@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/thread_pool.h"
 #include "cuda/gpu_routing.h"
 #include "kernels/kernel_set.h"
 

@@ -3,6 +3,7 @@
 // of them end; the bits must be those of launches that wait.
 #include <deque>
 
+#include "base/thread_pool.h"
 #include "cuda/gpu_routing.h"
 #include "cuda/support.h"
 #include "kernels/experts.h"

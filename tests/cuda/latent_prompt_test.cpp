@@ -1,4 +1,5 @@
 // Materialised latent attention on the GPU against plain loops in double, in one piece and in many.
+#include "base/thread_pool.h"
 #include "cuda/attention_batch.h"
 #include "kernels/latent_prompt/cuda/materialised.h"
 #include "kernels/latent_prompt_cases.h"

@@ -1,4 +1,5 @@
 // The ops of latent attention.
+#include "base/thread_pool.h"
 #include "cuda/attention_batch.h"
 #include "kernels/kernel_set.h"
 #include "kernels/latent_cases.h"

@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "base/thread_pool.h"
 #include "cuda/support.h"
 #include "fresh_seed.h"
 #include "kernels/linear_cases.h"

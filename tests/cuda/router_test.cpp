@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/thread_pool.h"
 #include "cuda/gpu_routing.h"
 #include "kernels/experts.h"
 #include "kernels/kernel_set.h"

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <random>
 
+#include "base/thread_pool.h"
 #include "cuda/support.h"
 #include "fresh_seed.h"
 #include "kernels/linear_cases.h"

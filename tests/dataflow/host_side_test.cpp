@@ -1,6 +1,7 @@
 // Steps that the CPU takes part in: expected times from measured ones, and the order of recorded parts.
 #include <gmock/gmock.h>
 
+#include "base/thread_pool.h"
 #include "dataflow/ops.h"
 #include "dataflow/step_recording.h"
 #include "hardware/this_machine.h"

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "base/thread_pool.h"
 #include "dataflow/buckets.h"
 #include "dataflow/layout.h"
 #include "dataflow/roofline.h"

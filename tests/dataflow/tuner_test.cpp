@@ -5,6 +5,7 @@
 #include <chrono>
 #include <set>
 
+#include "base/thread_pool.h"
 #include "hardware/detect.h"
 
 namespace millrace {

@@ -1,6 +1,7 @@
 // Random mixtures for tests and benchmarks: matrices of many experts, and routings from even to hopelessly skewed.
 #pragma once
 
+#include "base/thread_pool.h"
 #include "kernels/grouped_linear/grouped_linear.h"
 #include "kernels/linear/rows/rows.h"
 #include "kernels/router/router.h"

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/thread_pool.h"
 #include "tensor/dequantize.h"
 
 namespace millrace {

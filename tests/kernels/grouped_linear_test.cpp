@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "base/thread_pool.h"
 #include "experts.h"
 
 namespace millrace {

@@ -1,6 +1,7 @@
 // The op of low-rank adapters of experts.
 #include <gtest/gtest.h>
 
+#include "base/thread_pool.h"
 #include "kernels/grouped_lora_cases.h"
 
 namespace millrace {

@@ -1,6 +1,7 @@
 // The ops of latent attention.
 #include <gtest/gtest.h>
 
+#include "base/thread_pool.h"
 #include "kernels/kernel_set.h"
 #include "latent_cases.h"
 

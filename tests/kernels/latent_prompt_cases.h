@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attention_cases.h"
+#include "base/thread_pool.h"
 #include "experts.h"
 #include "kernels/latent_prompt/latent_prompt.h"
 #include "tensor/dequantize.h"

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/thread_pool.h"
 #include "kernels/latent_prompt/head_matrix.h"
 #include "latent_prompt_cases.h"
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/thread_pool.h"
 #include "fresh_seed.h"
 #include "hardware/detect.h"
 #include "kernels/kernel_set.h"

@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 
+#include "base/thread_pool.h"
 #include "fresh_seed.h"
 #include "hardware/detect.h"
 #include "kernels/kernel_set.h"

@@ -1,6 +1,7 @@
 // The op of low-rank adapters.
 #include <gtest/gtest.h>
 
+#include "base/thread_pool.h"
 #include "kernels/lora_cases.h"
 
 namespace millrace {

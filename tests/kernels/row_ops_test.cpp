@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 
+#include "base/thread_pool.h"
 #include "kernels/kernel_set.h"
 #include "row_op_cases.h"
 #include "support.h"

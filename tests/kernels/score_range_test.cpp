@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "attention_cases.h"
+#include "base/thread_pool.h"
 
 namespace millrace {
 namespace {

@@ -1,4 +1,5 @@
 // The selective scan: every kernel on sequences that come in pieces, against the quadratic form over whole sequences.
+#include "base/thread_pool.h"
 #include "ssm_scan_cases.h"
 
 #include <gtest/gtest.h>

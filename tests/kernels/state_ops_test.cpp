@@ -1,4 +1,5 @@
 // Ops of recurrent state: every kernel on sequences that come in pieces, against plain loops over whole sequences.
+#include "base/thread_pool.h"
 #include "state_op_cases.h"
 
 #include <gtest/gtest.h>
