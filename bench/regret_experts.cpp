@@ -11,9 +11,9 @@ struct Mixture {
 };
 
 constexpr Mixture kCpuMixtures[] = {{48, 6, 1536, 512}, {24, 3, 1024, 1280}, {80, 10, 1280, 256}};
-constexpr int64_t kCpuRows[] = {1, 2, 3, 4, 8, 16, 32, 64, 128, 256};
+constexpr int64_t kCpuTokens[] = {1, 2, 3, 4, 8, 16, 32, 64, 128, 256};
 constexpr Mixture kGpuMixtures[] = {{96, 6, 2560, 1024}, {40, 4, 3072, 1792}, {160, 8, 2048, 512}, {16, 2, 4096, 4608}};
-constexpr int64_t kGpuRows[] = {1, 2, 3, 4, 8, 12, 16, 32, 64, 128, 256, 512, 1024, 4096};
+constexpr int64_t kGpuTokens[] = {1, 2, 3, 4, 8, 12, 16, 32, 64, 128, 256, 512, 1024, 4096};
 
 }  // namespace
 
@@ -36,7 +36,7 @@ Regrets RegretSearch::search_experts(DType format) {
       if (layout == nullptr) continue;
       problem.layout = layout->name();
       ColdExperts experts(problem, *layout, *device_, pool_);
-      for (const int64_t rows : host ? std::span<const int64_t>(kCpuRows) : std::span<const int64_t>(kGpuRows)) {
+      for (const int64_t rows : host ? std::span<const int64_t>(kCpuTokens) : std::span<const int64_t>(kGpuTokens)) {
         if (rows > options_.most_rows) break;
         problem.rows = rows;
         add_problem<GroupedLinearOp>(
