@@ -247,7 +247,7 @@ const Vector* load_choice_bias(Weights::Layer& at, int64_t experts) {
   const bool is_row =
       found != nullptr && found->shape.size() == 2 && found->name.find("moe_statics") != std::string::npos;
   if (!is_row) return at.optional_vector(name, experts);
-  const std::vector<WeightView> row = at.slices(name, {1, experts});  // as ERNIE 4.5 stores it
+  const std::vector<WeightView> row = at.slices({"", name.hf}, {1, experts});  // as ERNIE 4.5 stores it
   at.declare(name.gguf, {experts}, row);
   return at.weights().stacked_vector(row);
 }

@@ -106,7 +106,8 @@ TEST(RandomRoutings, PreferTheFirstGroupsIfSkewed) {
   const GroupedLinearProblem problem{.groups = 12, .rows = 400, .per_row = 3};
   const auto device = host_device(detect_cpu(1));
   for (const double skew : {0.0, 1.5}) {
-    const Routing r = RandomRoutings(problem, *device, skew).next();
+    RandomRoutings routings(problem, *device, skew);
+    const Routing r = routings.next();
     for (int64_t row = 0; row < r.rows; ++row) {
       const std::set<int32_t> of_row(r.chosen + 3 * row, r.chosen + 3 * row + 3);
       EXPECT_EQ(of_row.size(), 3u);

@@ -31,7 +31,7 @@ inline std::vector<GroupedLoraCase> grouped_lora_cases() {
       {"a prompt, a sum", 133, 8, 2, 96, {72}, {{8}, {24}}, true, Spread::OneExpert, true},
       {"some experts", 60, 8, 2, 72, {40, 40}, {{4, 4}, {0, 9}, {0, 0}, {3, 0}}, false, Spread::Even, false, true},
       {"some experts, a sum", 60, 8, 3, 128, {72}, {{8}, {24}}, true, Spread::Even, false, true},
-      {"a prompt, some experts", 133, 8, 2, 96, {48, 48}, {{8, 8}, {24, 0}}, false, Spread::FewExperts, true, true},
+      {"a prompt, some experts", 133, 8, 4, 96, {48, 48}, {{8, 8}, {24, 0}}, false, Spread::FewExperts, true, true},
       {"the largest rank", 9, 3, 2, 96, {40, 24}, {{256, 256}, {1, 256}}},
   };
 }
