@@ -54,6 +54,9 @@ endfunction()
 function(millrace_test_objects name)
   cmake_parse_arguments(OBJECTS "" "" "SOURCES;LINKS" ${ARGN})
   add_library(millrace_${name} OBJECT ${OBJECTS_SOURCES})
+  # As programs are compiled, since the precompiled headers are those of a program.
+  set_target_properties(millrace_${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(millrace_${name} PRIVATE -fPIE)
   millrace_test_target(millrace_${name} ${OBJECTS_LINKS} GTest::gmock GTest::gtest)
 endfunction()
 
