@@ -9,6 +9,7 @@ KernelList<GroupedLinearOp> GroupedLinearOp::cuda() {
   for (const auto* kernel : cuda_grouped_packed()) all.push_back(kernel);
   all.push_back(cuda_grouped_packed_pairs());
   for (const auto* kernel : cuda_grouped_packed_flat()) all.push_back(kernel);
+  for (const auto* kernel : cuda_grouped_packed_stream()) all.push_back(kernel);
   all.push_back(cuda_grouped_prompt());
   all.push_back(cuda_grouped_packed_prompt());
   all.push_back(cuda_grouped_simple());

@@ -10,14 +10,15 @@
 
 namespace millrace {
 
-const Kernel<GroupedLinearOp>* cuda_grouped_heads();                         // 16-bit weights of heads, decodes
-const Kernel<GroupedLinearOp>* cuda_grouped_pairs();                         // 16-bit weights, few tokens
-std::span<const Kernel<GroupedLinearOp>* const> cuda_grouped_tiles();        // 16-bit weights
-std::span<const Kernel<GroupedLinearOp>* const> cuda_grouped_packed();       // quantized weights
-const Kernel<GroupedLinearOp>* cuda_grouped_packed_pairs();                  // quantized weights, few tokens, Hopper
-std::span<const Kernel<GroupedLinearOp>* const> cuda_grouped_packed_flat();  // quantized weights, few pairs, Hopper
-const Kernel<GroupedLinearOp>* cuda_grouped_prompt();                        // 16-bit weights, prompts, Hopper
-const Kernel<GroupedLinearOp>* cuda_grouped_packed_prompt();                 // quantized weights, prompts, Hopper
+const Kernel<GroupedLinearOp>* cuda_grouped_heads();                           // 16-bit weights of heads, decodes
+const Kernel<GroupedLinearOp>* cuda_grouped_pairs();                           // 16-bit weights, few tokens
+std::span<const Kernel<GroupedLinearOp>* const> cuda_grouped_tiles();          // 16-bit weights
+std::span<const Kernel<GroupedLinearOp>* const> cuda_grouped_packed();         // quantized weights
+const Kernel<GroupedLinearOp>* cuda_grouped_packed_pairs();                    // quantized weights, few tokens, Hopper
+std::span<const Kernel<GroupedLinearOp>* const> cuda_grouped_packed_flat();    // quantized weights, few pairs, Hopper
+std::span<const Kernel<GroupedLinearOp>* const> cuda_grouped_packed_stream();  // the same, as an even stream
+const Kernel<GroupedLinearOp>* cuda_grouped_prompt();                          // 16-bit weights, prompts, Hopper
+const Kernel<GroupedLinearOp>* cuda_grouped_packed_prompt();                   // quantized weights, prompts, Hopper
 const Kernel<GroupedLinearOp>* cuda_grouped_simple();  // any format in the file's rows, f32 arithmetic
 
 // Forms that no model asks for are not built.
@@ -33,6 +34,21 @@ bool is_packed_grouped(const GroupedLinearProblem& problem);  // quantized weigh
 
 // Formats whose four bits index a table, which takes more instructions than others.
 inline bool is_table_format(DType format) { return format == DType::IQ4_NL || format == DType::IQ4_XS; }
+
+// Tiles of `size` pairs on average. Half-full ones count as one for each group.
+inline double expected_tiles(const GroupedLinearProblem& p, int size) {
+  const double active = std::max(p.expected_active(), 0.01), each = p.expected_pairs() / active;
+  return active * (each <= size / 2 ? 1 : each / size + 0.5);
+}
+
+// Time to decode weights in units once for each of `tiles` tiles of 8 * groups pairs, in registers, at `part` of the
+// instructions that the device can issue. Measured on an H200; MXFP4 takes as many integer instructions as Q4_0.
+inline double decode_us(const GroupedLinearProblem& p, DType format, double tiles, int groups, double part,
+                        const Hardware& hardware) {
+  const double decoding = is_table_format(format) ? 1.5 : format == DType::Q4_0 || format == DType::MXFP4 ? 0.83 : 1;
+  const double instructions = double(p.n) * double(p.k) * tiles * (1.6 + 0.6 * groups) * decoding;
+  return instructions / (128.0 * 1700.0 * part * hardware.cores);
+}
 
 // Blocks that multiply tiles of `size` pairs, and the parts of the device's peaks that they reach (measured on an
 // H200).

@@ -32,19 +32,17 @@ class PackedGrouped final : public Kernel<GroupedLinearOp> {
   // Weights stream at the bandwidth of the device or at the rate of decoding, once for each tile of pairs. A block
   // waits about 3 us for offsets, rows and x before its first product; some four of a multiprocessor do so at once.
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
-    const double active = std::max(p.expected_active(), 0.01), each = p.expected_pairs() / active;
-    const double tiles = active * (each <= kTokens / 2 ? 1 : each / kTokens + 0.5);
-    const double bytes = double(packed_linear_bytes(format_of_units(p.format), p.n, p.k)) * active;
     const DType format = format_of_units(p.format);
-    // Measured on an H200; MXFP4 takes as many integer instructions as Q4_0.
-    const double decoding = is_table_format(format) ? 1.5 : format == DType::Q4_0 || format == DType::MXFP4 ? 0.83 : 1;
-    const double instructions = double(p.n) * double(p.k) * tiles * (1.6 + 0.6 * kGroups) * decoding;
+    const double tiles = expected_tiles(p, kTokens);
+    const double bytes = double(packed_linear_bytes(format, p.n, p.k)) * std::max(p.expected_active(), 0.01);
     const double part = warps_k(p.k) > 1 ? 0.7 : 0.88;  // of the bandwidth
-    const double decode_us = instructions / (128.0 * 1700.0 * 0.4 * hardware.cores);
     const double blocks = tiles * double(ceil_div(ceil_div(p.n, kUnitRows), kPackedWarps / warps_k(p.k)));
     const double begin_us = 3 * blocks / (4.0 * hardware.cores), busy = std::min(1.0, blocks / (2.0 * hardware.cores));
     const double products = p.sum ? 8.0 * p.expected_pairs() * double(p.n) : 0;
-    return begin_us + std::max(decode_us, bytes / (part * hardware.ceilings.read_gbs) * 1e-3) / busy +
+    return begin_us +
+           std::max(decode_us(p, format, tiles, kGroups, 0.4, hardware),
+                    bytes / (part * hardware.ceilings.read_gbs) * 1e-3) /
+               busy +
            gpu_us(products, hardware, 0.6) + (p.sum ? hardware.ceilings.region_us : 0);
   }
   size_t workspace_bytes(const Problem& p, const Hardware&) const override {

@@ -18,43 +18,6 @@ struct GroupedPackedParams {
   int tokens;       // most pairs of a tile
 };
 
-// StagedX with rows from anywhere.
-template <DType kFormat, int kGroups>
-struct GatheredX : StagedX<kFormat, kGroups> {
-  using Base = StagedX<kFormat, kGroups>;
-  using Base::Base;
-
-  // A warp stages 256 columns of a pair at a time, a lane eight of them. `rows`: x's row of each pair.
-  __device__ __forceinline__ void fill(const GroupedParams& p, const int* rows, int tokens, int first_unit, int units) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    for (int job = static_cast<int>(threadIdx.x) / 32; job < tokens * units; job += kPackedWarps) {
-      const int token = job / units, unit = job % units, from = (first_unit + unit) * kUnitColumns + lane * 8;
-      const auto* x = reinterpret_cast<const __nv_bfloat16*>(p.x) + rows[token] * p.x_stride;
-      const uint4 v = from < p.k ? load_shared_input(x + from) : uint4{0, 0, 0, 0};
-      // Lane t of a product takes columns 2 t, 2 t + 1 of every eight: store these together.
-      auto* words =
-          reinterpret_cast<uint32_t*>(this->x + token * this->stride + unit * kUnitColumns + lane / 4 * 32) + lane % 4;
-#pragma unroll
-      for (int t = 0; t < 4; ++t) words[4 * t] = word(v, t);
-      if constexpr (Base::kBlockSums == 0) continue;
-      float sum = 0;
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float2 two = unpack2<__nv_bfloat16>(word(v, i));
-        sum += two.x + two.y;
-      }
-      constexpr int kLanes = 4 / Base::kParts;  // lanes that share a scale
-#pragma unroll
-      for (int lanes = 1; lanes < kLanes; lanes *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, lanes);
-      if (lane % kLanes == 0) {
-        const int run = unit * 8 * Base::kParts + lane / kLanes;
-        float* to = this->sums + (run * kGroups + token / 8) * 16 + token % 8 / 2 * 4 + token % 2;
-        to[0] = to[2] = -Unit<kFormat>::kZero * sum;
-      }
-    }
-  }
-};
-
 // Adds up the warps' partial sums and stores the tile's outputs. `partials`: [warps_k][tiles][tokens][kTileStride].
 template <int kTokens>
 __device__ __forceinline__ void store_packed(const GroupedParams& p, const PairTile& tile, const float* partials,
@@ -112,12 +75,13 @@ __global__ void __launch_bounds__(kPackedThreads, packed_blocks_resident(kFormat
     for (int quarter = 0; quarter < 4; ++quarter) unit.load_quarter(from, lane, quarter);
   }
 
-  GatheredX<kFormat, kGroups> staged(shared, live, packed.units_chunk);
+  StagedX<kFormat, kGroups> staged(shared, live, packed.units_chunk);
+  const auto row_of = [&](int token) { return reinterpret_cast<const __nv_bfloat16*>(p.x) + rows[token] * p.x_stride; };
   float sums[kGroups][4] = {};
   for (int chunk = 0; chunk < packed.units; chunk += packed.units_chunk) {
     const int chunk_end = min(packed.units, chunk + packed.units_chunk);
     __syncthreads();  // the rows are known, and all warps have left the chunk before
-    staged.fill(p, rows, live, chunk, chunk_end - chunk);
+    staged.fill(row_of, p.k, live, chunk, chunk_end - chunk);
     __syncthreads();
     const __nv_bfloat16* x[kGroups];  // missing pairs repeat the last one; their sums are not stored
 #pragma unroll

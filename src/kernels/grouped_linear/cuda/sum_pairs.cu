@@ -59,7 +59,7 @@ struct Products {
 template <class T, bool kWide>
 __global__ void __launch_bounds__(kThreads)
     add_products(const T* products, const ChosenPairs pairs, unsigned rows, unsigned columns, const CudaMatrix y) {
-  constexpr int kAtOnce = 16 / static_cast<int>(sizeof(T));
+  constexpr int kAtOnce = 8;  // one memory latency for the pairs of most models
   const unsigned item = blockIdx.x * kThreads + threadIdx.x, of_row = (columns + kEach - 1) / kEach;
   const unsigned row = item / of_row, column = (item - row * of_row) * kEach;
   let_next_kernel_start();

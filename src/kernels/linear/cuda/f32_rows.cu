@@ -1,6 +1,8 @@
-// F32 weights in the file's rows for few rows of x: routers of mixtures. One block per output and up to eight rows; it
-// requests its weights before the preceding kernel ends. For very few rows each block computes the norm in front of the
-// layer itself, which costs less than a launch.
+// F32 weights in the file's rows for few rows of x: routers of mixtures. A block has one output, or four if there are
+// many rows, whose x it then reads a quarter as often, and up to eight rows. It requests its weights before the
+// preceding kernel ends. For very few rows each block computes the norm in front of the layer itself, which costs less
+// than a launch.
+#include "base/rounding.h"
 #include "hardware/cuda_device.h"
 #include "kernels/cuda/convert.h"
 #include "kernels/cuda/cost.h"
@@ -13,7 +15,8 @@ namespace {
 
 constexpr int kThreads = 128, kWarps = kThreads / 32;
 constexpr int kRows = 8, kMostNormedRows = 4;
-constexpr int kAhead = 2, kStep = kThreads * 8;  // kAhead: vectors of eight weights that a thread holds
+constexpr int kStep = kThreads * 8;
+constexpr int kManyOutputs = 4, kManyRows = 16;  // more rows than this have blocks of kManyOutputs
 
 struct FewRows {
   const float* weights;
@@ -26,13 +29,24 @@ struct FewRows {
   CudaMatrix normed;
 };
 
-__device__ void request(const FewRows& p, int first, Eight (&w)[kAhead]) {
+// The weights that a thread holds, vectors of eight of each output.
+template <int kOutputs>
+struct OutputWeights {
+  static constexpr int kAhead = kOutputs == 1 ? 2 : 1;
+  Eight at[kOutputs][kAhead];
+
+  __device__ void request(const FewRows& p, int first) {
 #pragma unroll
-  for (int s = 0; s < kAhead; ++s) {
-    const int at = first + s * kStep;
-    w[s] = at < p.k ? widen(p.weights + static_cast<int64_t>(blockIdx.x) * p.k + at) : Eight{};
+    for (int o = 0; o < kOutputs; ++o) {
+      const int output = min(static_cast<int>(blockIdx.x) * kOutputs + o, p.n - 1);
+#pragma unroll
+      for (int s = 0; s < kAhead; ++s) {
+        const int column = first + s * kStep;
+        at[o][s] = column < p.k ? widen(p.weights + static_cast<int64_t>(output) * p.k + column) : Eight{};
+      }
+    }
   }
-}
+};
 
 // 1 / rms of each of the block's rows.
 __device__ void find_scales(const FewRows& p, int first_row, float (&scales)[kRows]) {
@@ -77,35 +91,74 @@ __device__ Eight inputs(const FewRows& p, int row, int at, float scale) {
   return v;
 }
 
-template <class X, bool kNormed>
-__device__ void add_products(const FewRows& p, int first_row, int first, const Eight (&w)[kAhead],
-                             const float (&scales)[kRows], float (&sums)[kRows]) {
+// Rows beyond the last one repeat it; their sums are not stored.
+template <class X, bool kNormed, int kOutputs>
+__device__ __forceinline__ void add_products(const FewRows& p, int first_row, int first, const OutputWeights<kOutputs>& w,
+                             const float (&scales)[kRows], float (&sums)[kOutputs * kRows]) {
 #pragma unroll
-  for (int m = 0; m < (kNormed ? kMostNormedRows : kRows); ++m) {
-    if (first_row + m >= p.rows) break;
+  for (int s = 0; s < w.kAhead; ++s) {
+    const int at = first + s * kStep;
+    if (at >= p.k) break;
 #pragma unroll
-    for (int s = 0; s < kAhead; ++s) {
-      const int at = first + s * kStep;
-      if (at >= p.k) break;
-      const Eight v = inputs<X, kNormed>(p, first_row + m, at, scales[m]);
+    for (int m = 0; m < (kNormed ? kMostNormedRows : kRows); ++m) {
+      if (kNormed && first_row + m >= p.rows) break;  // its norm was not computed
+      const Eight v = inputs<X, kNormed>(p, min(first_row + m, p.rows - 1), at, scales[m]);
 #pragma unroll
-      for (int e = 0; e < 8; ++e) sums[m] = fmaf(w[s].at[e], v.at[e], sums[m]);
+      for (int o = 0; o < kOutputs; ++o) {
+#pragma unroll
+        for (int e = 0; e < 8; ++e) sums[o * kRows + m] = fmaf(w.at[o][s].at[e], v.at[e], sums[o * kRows + m]);
+      }
     }
   }
 }
 
-// Grid: (output, rows / kRows).
-template <bool kNormed>
+// The sums of 2 * kStep numbers over 2 * kStep lanes: each lane keeps half of its numbers and sends the other half.
+template <int kStep>
+__device__ __forceinline__ float sum_of_lane(const float (&numbers)[2 * kStep]) {
+  const bool upper = (threadIdx.x & kStep) != 0;
+  float kept[kStep];
+#pragma unroll
+  for (int i = 0; i < kStep; ++i) {
+    const float low = numbers[i], high = numbers[i + kStep];
+    kept[i] = (upper ? high : low) + __shfl_xor_sync(~0u, upper ? low : high, kStep);
+  }
+  if constexpr (kStep == 1) {
+    return kept[0];
+  } else {
+    return sum_of_lane<kStep / 2>(kept);
+  }
+}
+
+// Lane i returns the sum of number i over the lanes of the warp, added in the order of warp_sum().
+template <int kCount>
+__device__ __forceinline__ float sum_of_lanes(const float (&numbers)[kCount]) {
+  if constexpr (kCount == 32) {
+    return sum_of_lane<16>(numbers);
+  } else {
+    float own = 0;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const float sum = warp_sum(numbers[i]);
+      if (threadIdx.x % 32 == i) own = sum;
+    }
+    return own;
+  }
+}
+
+// Grid: (outputs / kOutputs, rows / kRows).
+template <bool kNormed, int kOutputs>
 __global__ void __launch_bounds__(kThreads) multiply_few_rows(const __grid_constant__ FewRows p) {
-  __shared__ float parts[kWarps][kRows];
-  const int first = static_cast<int>(threadIdx.x) * 8, first_row = static_cast<int>(blockIdx.y) * kRows;
-  Eight w[kAhead];
+  constexpr int kSums = kOutputs * kRows;
+  __shared__ float parts[kWarps][kSums];
+  const int thread = static_cast<int>(threadIdx.x), first = thread * 8,
+            first_row = static_cast<int>(blockIdx.y) * kRows;
+  OutputWeights<kOutputs> w;
   allow_dependents();
-  request(p, first, w);
+  w.request(p, first);
   wait_for_predecessors();
-  float scales[kRows] = {}, sums[kRows] = {};
+  float scales[kRows] = {}, sums[kSums] = {};
   if constexpr (kNormed) find_scales(p, first_row, scales);
-  for (int at = first; at < p.k; at += kAhead * kStep) {
+  for (int at = first; at < p.k; at += w.kAhead * kStep) {
     if constexpr (kNormed) {
       add_products<float, true>(p, first_row, at, w, scales, sums);
     } else {
@@ -114,21 +167,18 @@ __global__ void __launch_bounds__(kThreads) multiply_few_rows(const __grid_const
         return 0;
       });
     }
-    request(p, at + kAhead * kStep, w);
+    w.request(p, at + w.kAhead * kStep);
   }
-#pragma unroll
-  for (int m = 0; m < kRows; ++m) {
-    const float sum = warp_sum(sums[m]);
-    if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32][m] = sum;
-  }
+  const float own = sum_of_lanes(sums);
+  if (thread % 32 < kSums) parts[thread / 32][thread % 32] = own;
   __syncthreads();
-  const int row = first_row + static_cast<int>(threadIdx.x);
-  if (threadIdx.x >= kRows || row >= p.rows) return;
-  float y = p.bias != nullptr ? p.bias[blockIdx.x] : 0;
+  const int row = first_row + thread % kRows, output = static_cast<int>(blockIdx.x) * kOutputs + thread / kRows;
+  if (thread >= kSums || row >= p.rows || output >= p.n) return;
+  float y = p.bias != nullptr ? p.bias[output] : 0;
 #pragma unroll
-  for (int warp = 0; warp < kWarps; ++warp) y += parts[warp][threadIdx.x];
+  for (int warp = 0; warp < kWarps; ++warp) y += parts[warp][thread];
   with_device_type(p.y.dtype, [&](auto type) {
-    auto* to = static_cast<decltype(type)*>(p.y.data) + row * p.y.stride + blockIdx.x;
+    auto* to = static_cast<decltype(type)*>(p.y.data) + row * p.y.stride + output;
     *to = from_float<decltype(type)>(p.accumulate ? y + to_float(*to) : y);
     return 0;
   });
@@ -162,10 +212,13 @@ class F32RowsLinear final : public LinearKernel {
                          a.norm,
                          a.epsilon,
                          cuda_matrix(a.normed)};
-    const dim3 grid(static_cast<unsigned>(w.n), static_cast<unsigned>((a.x.rows + kRows - 1) / kRows));
-    check_launch(launch_kernel(a.norm != nullptr ? multiply_few_rows<true> : multiply_few_rows<false>, grid, kThreads,
-                               0, cuda_launch(executor), params),
-                 "starting a linear layer");
+    const bool many = a.x.rows > kManyRows;
+    const int64_t outputs = many ? kManyOutputs : 1;
+    const dim3 grid(static_cast<unsigned>(ceil_div(w.n, outputs)), static_cast<unsigned>(ceil_div(a.x.rows, kRows)));
+    const auto kernel = a.norm != nullptr ? multiply_few_rows<true, 1>
+                        : many            ? multiply_few_rows<false, kManyOutputs>
+                                          : multiply_few_rows<false, 1>;
+    check_launch(launch_kernel(kernel, grid, kThreads, 0, cuda_launch(executor), params), "starting a linear layer");
   }
 };
 

@@ -50,31 +50,52 @@ struct StagedX {
         x(reinterpret_cast<__nv_bfloat16*>(shared)),
         sums(reinterpret_cast<float*>(shared + tokens * stride * 2)) {}
 
-  // A warp stages 256 columns of a token at a time, a lane eight of them.
-  __device__ __forceinline__ void fill(const PackedParams& p, int first_token, int tokens, int first_unit, int units) {
-    const int lane = threadIdx.x % 32;
-    for (int job = threadIdx.x / 32; job < tokens * units; job += kPackedWarps) {
-      const int token = job / units, unit = job % units, from = (first_unit + unit) * kUnitColumns + lane * 8;
-      const uint4 v =
-          from < p.k ? load_shared_input(p.x + (first_token + token) * p.x_stride + from) : uint4{0, 0, 0, 0};
-      // Lane t of a product takes columns 2 t, 2 t + 1 of every eight: store these together.
-      auto* words = reinterpret_cast<uint32_t*>(x + token * stride + unit * kUnitColumns + lane / 4 * 32) + lane % 4;
+  // A warp stages 256 columns of a token at a time, a lane eight of them; kAtOnce loads share a memory latency.
+  // `row_of(token)`: the token's row of x, of k columns. `kWarps`: of the block, all of which call it.
+  template <int kWarps = kPackedWarps, class RowOf>
+  __device__ __forceinline__ void fill(RowOf row_of, int k, int tokens, int first_unit, int units) {
+    constexpr int kAtOnce = 4;
+    const int warp = static_cast<int>(threadIdx.x) / 32, column = static_cast<int>(threadIdx.x) % 32 * 8;
+#pragma unroll 1
+    for (int first = warp; first < tokens * units; first += kAtOnce * kWarps) {
+      uint4 eights[kAtOnce];
 #pragma unroll
-      for (int t = 0; t < 4; ++t) words[4 * t] = word(v, t);
-      if constexpr (kBlockSums == 0) continue;
-      float sum = 0;
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float2 two = unpack2<__nv_bfloat16>(word(v, i));
-        sum += two.x + two.y;
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int job = first + i * kWarps, token = job / units;
+        const int from = (first_unit + job - token * units) * kUnitColumns + column;
+        const bool live = token < tokens && from < k;
+        eights[i] = load_shared_input_if(row_of(live ? token : 0) + (live ? from : 0), live);
       }
 #pragma unroll
-      for (int lanes = 1; lanes < 4 / kParts; lanes *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, lanes);
-      if (lane % (4 / kParts) == 0) {
-        const int run = unit * 8 * kParts + lane / (4 / kParts);
-        float* to = sums + (run * kGroups + token / 8) * 16 + token % 8 / 2 * 4 + token % 2;
-        to[0] = to[2] = -Unit<kFormat>::kZero * sum;
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int job = first + i * kWarps, token = job / units;
+        if (token < tokens) place(eights[i], token, job - token * units);
       }
+    }
+  }
+
+ private:
+  // Stores the lane's eight columns of a unit of a token, and sums of x.
+  __device__ __forceinline__ void place(const uint4& v, int token, int unit) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    // Lane t of a product takes columns 2 t, 2 t + 1 of every eight: store these together.
+    auto* words = reinterpret_cast<uint32_t*>(x + token * stride + unit * kUnitColumns + lane / 4 * 32) + lane % 4;
+#pragma unroll
+    for (int t = 0; t < 4; ++t) words[4 * t] = word(v, t);
+    if constexpr (kBlockSums == 0) return;
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float2 two = unpack2<__nv_bfloat16>(word(v, i));
+      sum += two.x + two.y;
+    }
+    constexpr int kLanes = 4 / kParts;  // lanes that share a scale
+#pragma unroll
+    for (int lanes = 1; lanes < kLanes; lanes *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, lanes);
+    if (lane % kLanes == 0) {
+      const int run = unit * 8 * kParts + lane / kLanes;
+      float* to = sums + (run * kGroups + token / 8) * 16 + token % 8 / 2 * 4 + token % 2;
+      to[0] = to[2] = -Unit<kFormat>::kZero * sum;
     }
   }
 };
@@ -189,7 +210,8 @@ __global__ void __launch_bounds__(kPackedThreads, packed_blocks_resident(kFormat
   for (int chunk = begin; chunk < end; chunk += shape.units_chunk) {
     const int chunk_end = min(end, chunk + shape.units_chunk);
     if (chunk > begin) __syncthreads();
-    staged.fill(p, first_token, live, chunk, chunk_end - chunk);
+    const auto row_of = [&](int token) { return p.x + (first_token + token) * p.x_stride; };
+    staged.fill(row_of, p.k, live, chunk, chunk_end - chunk);
     __syncthreads();
     const __nv_bfloat16* x[kGroups];  // missing tokens repeat the last one; their sums are not stored
 #pragma unroll

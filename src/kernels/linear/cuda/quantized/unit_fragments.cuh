@@ -60,17 +60,30 @@ struct UnitMeta {
   __device__ __forceinline__ void load(const uint8_t* unit, int lane) {
 #pragma unroll
     for (int i = 0; i < kHigh; ++i) high[i] = load_stream(unit + U::kHigh + (i * 32 + lane) * 16);
+    load_scales(
+        unit, lane, [](const uint8_t* at) { return load_stream(at); }, [](const auto* at) { return __ldg(at); });
+  }
+  __device__ __forceinline__ void load_shared_scales(const uint8_t* unit, int lane) {
+    load_scales(
+        unit, lane, [](const uint8_t* at) { return *reinterpret_cast<const uint4*>(at); },
+        [](const auto* at) { return *at; });
+  }
+
+ private:
+  // `sixteen`, `few`: read 16 bytes, and a small number.
+  template <class Sixteen, class Few>
+  __device__ __forceinline__ void load_scales(const uint8_t* unit, int lane, Sixteen sixteen, Few few) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = lane / 4 + 8 * half;
       if constexpr (kFormat == DType::IQ4_XS || U::kFp4) {
-        const uint2 header = __ldg(reinterpret_cast<const uint2*>(unit + U::kScale + row * 8));
+        const uint2 header = few(reinterpret_cast<const uint2*>(unit + U::kScale + row * 8));
         scale[half][0] = {header.x, header.y, 0, 0};
       } else {
-        scale[half][0] = load_stream(unit + U::kScale + row * 16);
-        if constexpr (U::kPairs) scale[half][1] = load_stream(unit + U::kScale + 256 + row * 16);
+        scale[half][0] = sixteen(unit + U::kScale + row * 16);
+        if constexpr (U::kPairs) scale[half][1] = sixteen(unit + U::kScale + 256 + row * 16);
         if constexpr (U::kSixBits) {
-          unit_scale[half] = __ldg(reinterpret_cast<const uint16_t*>(unit + U::kScale + 256) + row);
+          unit_scale[half] = few(reinterpret_cast<const uint16_t*>(unit + U::kScale + 256) + row);
         }
       }
     }

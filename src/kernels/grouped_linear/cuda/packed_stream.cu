@@ -1,0 +1,99 @@
+// Host side of the even stream of quantized weights (packed_stream.cuh).
+#include "kernels/grouped_linear/cuda/packed_stream.cuh"
+
+#include "hardware/cuda/check.h"
+#include "kernels/grouped_linear/cuda/kernels.h"
+#include "kernels/grouped_linear/cuda/sum_pairs.h"
+#include "kernels/linear/cuda/quantized/formats.h"
+
+namespace millrace {
+
+#define MILLRACE_DECLARE(F) MILLRACE_GROUPED_STREAM(extern, F)
+MILLRACE_PACKED_FORMATS(MILLRACE_DECLARE)
+#undef MILLRACE_DECLARE
+
+namespace {
+
+constexpr int kMostShared = 222 * 1024;  // the static part takes the rest
+
+template <int kGroups>
+class PackedStream final : public Kernel<GroupedLinearOp> {
+ public:
+  explicit PackedStream(std::string_view name) : name_(name) {}
+  std::string_view name() const override { return name_; }
+
+  bool can_run(const Problem& p, const Hardware& hardware) const override {
+    return is_gpu(hardware) && hardware.architecture == 90 && is_packed_grouped(p) && p.groups <= kStreamMostGroups &&
+           most_tiles(p.pairs(), p.groups, kTokens) <= int64_t{hardware.cores} * (kStreamMostSegments - 2) &&
+           room_for(format_of_units(p.format), p.rows, p.k, p.gated).slots >= 1;
+  }
+  // Weights stream once for each tile of pairs. Warps decode them meanwhile.
+  double estimate_us(const Problem& p, const Hardware& hardware) const override {
+    constexpr double kBeginUs = 7;  // until the rings are full, and x is staged
+    const DType format = format_of_units(p.format);
+    const double bytes = double(packed_linear_bytes(format, p.n, p.k)) * std::max(p.expected_active(), 0.01);
+    const double decoding = decode_us(p, format, expected_tiles(p, kTokens), kGroups, 0.6, hardware);
+    const double products = p.sum ? 8.0 * p.expected_pairs() * double(p.n) : 0;
+    return kBeginUs + std::max(decoding, bytes / (0.85 * hardware.ceilings.read_gbs) * 1e-3) +
+           gpu_us(products, hardware, 0.6) + (p.sum ? hardware.ceilings.region_us : 0);
+  }
+  size_t workspace_bytes(const Problem& p, const Hardware&) const override {
+    return p.sum ? static_cast<size_t>(p.pairs() * p.n) * sizeof(float) : 0;
+  }
+
+  void run(const Args& a, const Executor& executor) const override {
+    if (a.routing.pairs() == 0) return;
+    const CudaStep step{static_cast<cudaStream_t>(executor.queue), executor.overlap};
+    const Matrix products{DType::F32, a.routing.pairs(), a.weights->n, a.weights->n, executor.workspace};
+    const DType format = format_of_units(a.weights->format);
+    const Room room = room_for(format, a.routing.rows, a.weights->k, a.gated);
+    PackedStreamParams params{grouped_params(a), units_of(a.weights->k), 0, room.tokens, room.slots};
+    params.tiles = static_cast<int>(ceil_div(params.p.outputs, kUnitRows));
+    if (a.sum) params.p.y = products;
+    LaunchShape shape;
+    const int64_t items = most_tiles(a.routing.pairs(), a.weights->groups, kTokens) * params.tiles;
+    shape.grid = dim3(static_cast<unsigned>(std::min<int64_t>(items, executor.hardware->cores)));
+    shape.threads = kStreamThreads;
+    shape.shared_bytes = static_cast<size_t>(room.bytes);
+    shape.most_shared = true;
+    check_cuda(
+        with_packed_format(format, [&](auto f) { return launch_packed_stream<f.value, kGroups>(params, shape, step); }),
+        "starting a grouped linear layer");
+    if (a.sum) check_cuda(add_pairs(products, a.routing, a.y, step), "adding up experts");
+  }
+
+ private:
+  static constexpr int kTokens = 8 * kGroups;
+  struct Room {
+    int tokens, slots, bytes;
+  };
+
+  static int units_of(int64_t k) { return static_cast<int>(ceil_div(k, kUnitColumns)); }
+
+  // x of a tile of pairs, and in what it leaves the rings.
+  static Room room_for(DType format, int64_t rows, int64_t k, bool gated) {
+    const int tokens = static_cast<int>(std::min<int64_t>(rows, kTokens));  // a row's groups are distinct
+    Room room{tokens, 0, 0};
+    with_packed_format(format, [&](auto f) {
+      const int x = StagedX<f.value, kGroups>::bytes(tokens, units_of(k));
+      const int slot = kRingWarps * (gated ? 2 : 1) * Unit<f.value>::kSize;
+      room.slots = std::min(kStreamMostSlots, (kMostShared - x) / slot);
+      room.bytes = x + room.slots * slot;
+      return cudaSuccess;
+    });
+    return room;
+  }
+
+  std::string_view name_;
+};
+
+}  // namespace
+
+std::span<const Kernel<GroupedLinearOp>* const> cuda_grouped_packed_stream() {
+  static const PackedStream<1> few("cuda_packed_stream_8");
+  static const PackedStream<2> more("cuda_packed_stream_16");
+  static const Kernel<GroupedLinearOp>* const all[] = {&few, &more};
+  return all;
+}
+
+}  // namespace millrace

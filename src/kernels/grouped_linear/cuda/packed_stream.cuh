@@ -1,0 +1,277 @@
+// Quantized weights on Hopper for the few pairs that a group has at decode, read as one even stream.
+//
+// An item is a tile of 16 rows, in a gated layer one of gate and the same one of up, times a tile of pairs. Each block
+// has a multiprocessor for itself and a contiguous share of all items. Each of its 16 warps takes every 16th item
+// whole, and streams the items' units through a ring of its own that runs ahead across the ends of items and tiles of
+// pairs. x of a tile of pairs is staged once per block. So nothing but the start waits for memory.
+#pragma once
+
+#include "kernels/grouped_linear/cuda/grouped.cuh"
+#include "kernels/linear/cuda/barrier.cuh"
+#include "kernels/linear/cuda/quantized/mma.cuh"
+#include "kernels/linear/cuda/quantized/unit_ring.cuh"
+
+namespace millrace {
+
+inline constexpr int kStreamThreads = 32 * kRingWarps;
+inline constexpr int kStreamMostGroups = 512, kStreamMostSegments = 32, kStreamMostSlots = 6;
+
+struct PackedStreamParams {
+  GroupedParams p;
+  int units;   // along K
+  int tiles;   // items of a tile of pairs
+  int tokens;  // most pairs of a tile
+  int slots;   // of a warp's ring
+};
+
+// A block's items of one tile of pairs.
+struct StreamSegment {
+  const uint8_t* matrix;
+  PairTile pairs;
+  int begin, end;  // numbered within the block
+  int first_tile;  // tile of rows of the first one
+};
+
+// The items of a block: `count` from number `first` of all.
+struct StreamShare {
+  int first, count, segments;
+
+  // All lanes of a warp call it. `offsets`: of the groups' pairs, cut into tiles of `size`.
+  __device__ StreamShare(const int32_t* offsets, int groups, int size, int tiles) {
+    int all = 0;
+    for (int g = static_cast<int>(threadIdx.x) % 32; g < groups; g += 32) {
+      all += (offsets[g + 1] - offsets[g] + size - 1) / size;
+    }
+    const int64_t items = int64_t{__reduce_add_sync(~0u, all)} * tiles;
+    const auto begin_of = [&](unsigned block) { return static_cast<int>(items * block / gridDim.x); };
+    first = begin_of(blockIdx.x);
+    count = begin_of(blockIdx.x + 1) - first;
+    segments = count == 0 ? 0 : (first + count - 1) / tiles - first / tiles + 1;
+  }
+
+  __device__ StreamSegment segment(const GroupedParams& p, const int32_t* offsets, int size, int tiles,
+                                   int index) const {
+    const int of_pairs = first / tiles + index;
+    const PairTile pairs = find_tile(offsets, p.groups, size, of_pairs);
+    const int begin = max(of_pairs * tiles - first, 0), end = min((of_pairs + 1) * tiles - first, count);
+    return {reinterpret_cast<const uint8_t*>(p.matrix(pairs.group)), pairs, begin, end,
+            first + begin - of_pairs * tiles};
+  }
+};
+
+// A warp's units: those of its items, one behind the other. Units of gate and up (kTiles 2) share a slot.
+template <DType kFormat, int kTiles>
+class ItemStream {
+ public:
+  static constexpr int kSize = Unit<kFormat>::kSize, kSlotBytes = kTiles * kSize;
+
+  // `full`: the warp's barriers, ready.
+  __device__ __forceinline__ ItemStream(const PackedStreamParams& f, const StreamShare& share,
+                                        const StreamSegment* segments, uint8_t* ring, uint64_t* full)
+      : f_(f), segments_(segments), ring_(ring), full_(full), item_(warp_index()), count_(share.count) {
+    enter();
+    for (int i = 0; i < f.slots; ++i) fetch();
+  }
+
+  // The oldest units in flight. Call refill() after all lanes have read them.
+  __device__ __forceinline__ const uint8_t* wait() const {
+    wait_barrier(full_ + at_, parity_);
+    return ring_ + at_ * kSlotBytes;
+  }
+  __device__ __forceinline__ void refill() {
+    __syncwarp();
+    fetch();
+  }
+
+ private:
+  __device__ __forceinline__ void fetch() {
+    if (item_ < count_) {
+      if (threadIdx.x % 32 == 0) {
+        uint64_t* full = full_ + at_;
+        arrive_expecting(full, kSlotBytes);
+#pragma unroll
+        for (int tile = 0; tile < kTiles; ++tile) {
+          const int64_t apart = static_cast<int64_t>(f_.tiles) * f_.units * kSize;  // from gate to up
+          copy_bulk(ring_ + at_ * kSlotBytes + tile * kSize, from_ + tile * apart, kSize, full);
+        }
+      }
+      from_ += kSize;
+      if (--left_ == 0) {
+        item_ += kRingWarps;
+        enter();
+      }
+    }
+    if (++at_ < f_.slots) return;
+    at_ = 0;
+    if (filled_) parity_ ^= 1;
+    filled_ = true;
+  }
+
+  // Goes to the first unit of the item.
+  __device__ __forceinline__ void enter() {
+    if (item_ >= count_) return;
+    while (item_ >= segments_->end) ++segments_;
+    const int tile = segments_->first_tile + item_ - segments_->begin;
+    from_ = segments_->matrix + static_cast<int64_t>(tile) * f_.units * kSize;
+    left_ = f_.units;
+  }
+
+  const PackedStreamParams& f_;
+  const StreamSegment* segments_;  // that of the next unit to copy
+  uint8_t* ring_;
+  uint64_t* full_;
+  const uint8_t* from_ = nullptr;
+  int item_, count_, left_ = 0;
+  int at_ = 0;  // slot to fill or read next
+  uint32_t parity_ = 0;
+  bool filled_ = false;
+};
+
+// What the outputs of a tile of pairs need.
+struct StreamPairs {
+  const int *rows, *pairs;  // of x and of y
+  const float* weights;     // 1 without `sum`
+};
+
+// A lane's outputs of an item: rows g and g + 8 for the pairs of put_fragment().
+template <int kGroups, int kTiles>
+struct ItemOutputs {
+  int first_row;
+  float bias[kTiles][2] = {};  // requested before the products
+
+  __device__ __forceinline__ ItemOutputs(const GroupedParams& p, int group, int tile)
+      : first_row(tile * kTileRows + static_cast<int>(threadIdx.x) % 32 / 4) {
+    if (p.bias == nullptr) return;
+    const float* from = p.bias + static_cast<int64_t>(group) * p.n;
+#pragma unroll
+    for (int i = 0; i < 2 * kTiles; ++i) {
+      bias[i / 2][i % 2] = from[i / 2 * p.half + min(first_row + i % 2 * 8, p.outputs - 1)];
+    }
+  }
+
+  // The loop is not unrolled, since an activation has many instructions: the sums pass through local memory.
+  __device__ __forceinline__ void store(const GroupedParams& p, const StreamPairs& of, int live, float factor,
+                                        const float (&sums)[kTiles][kGroups][4]) const {
+    float values[kTiles][4 * kGroups];
+#pragma unroll
+    for (int i = 0; i < kTiles * 4 * kGroups; ++i) {
+      const int tile = i / (4 * kGroups), at = i % (4 * kGroups);
+      values[tile][at] = fmaf(sums[tile][at / 4][at % 4], factor, bias[tile][at % 4 / 2]);
+    }
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll 1
+    for (int i = 0; i < 4 * kGroups; ++i) {
+      const int token = i / 4 * 8 + lane % 4 * 2 + i % 2, row = first_row + i % 4 / 2 * 8;
+      if (token >= live || row >= p.outputs) continue;
+      const float value = kTiles == 2 ? gated_value(p, values[0][i], values[kTiles - 1][i]) : values[0][i];
+      p.y.set(of.pairs[token], row, value * of.weights[token]);
+    }
+  }
+};
+
+// sums += the products of the stream's next units, which make an item.
+template <DType kFormat, int kGroups, int kTiles>
+__device__ __forceinline__ void multiply_item(ItemStream<kFormat, kTiles>& stream,
+                                              const StagedX<kFormat, kGroups>& staged, int units, int live,
+                                              float (&sums)[kTiles][kGroups][4]) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const __nv_bfloat16* x[kGroups];  // missing pairs repeat the last one; their sums are not stored
+#pragma unroll
+  for (int group = 0; group < kGroups; ++group) {
+    x[group] = staged.x + min(group * 8 + lane / 4, live - 1) * staged.stride + 8 * (lane % 4);
+  }
+  const float* starts = staged.sums + lane % 4 * 4;
+#pragma unroll 1
+  for (int i = 0; i < units; ++i) {
+    UnitFragment<kFormat> unit[kTiles];
+    const uint8_t* from = stream.wait();
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) {
+      unit[tile].load_bits(from + tile * Unit<kFormat>::kSize, lane);
+      unit[tile].meta.load_shared_scales(from + tile * Unit<kFormat>::kSize, lane);
+    }
+    stream.refill();
+#pragma unroll
+    for (int block = 0; block < 8; ++block) {
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile) {  // tiles share the loads of x
+        multiply_block<kFormat, kGroups>(unit[tile], block, x, starts, sums[tile]);
+      }
+    }
+#pragma unroll
+    for (int group = 0; group < kGroups; ++group) x[group] += kUnitColumns;
+    starts += 8 * staged.kBlockSums;
+  }
+}
+
+template <DType kFormat, int kGroups, int kTiles>
+__global__ void __launch_bounds__(kStreamThreads, 1)
+    grouped_packed_stream(const __grid_constant__ PackedStreamParams f) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL  // other targets of the same build never launch this kernel
+  using Stream = ItemStream<kFormat, kTiles>;
+  constexpr int kTokens = 8 * kGroups;
+  extern __shared__ __align__(128) uint8_t shared[];
+  __shared__ alignas(8) uint64_t full[kRingWarps * kStreamMostSlots];
+  __shared__ int32_t offsets[kStreamMostGroups + 1];
+  __shared__ StreamSegment segments[kStreamMostSegments];
+  __shared__ int rows[kTokens], pairs[kTokens];
+  __shared__ float weights[kTokens];
+  const GroupedParams& p = f.p;
+  const int thread = static_cast<int>(threadIdx.x), warp = warp_index();
+  if (thread == 0) {
+    for (uint64_t& barrier : full) init_barrier(&barrier, 1);
+    publish_barriers();
+  }
+  begin_grouped(p);
+  for (int i = thread; i <= p.groups; i += kStreamThreads) offsets[i] = __ldcg(p.offsets + i);
+  __syncthreads();
+  const StreamShare share(offsets, p.groups, kTokens, f.tiles);
+  for (int i = warp; i < share.segments; i += kRingWarps) {
+    const StreamSegment segment = share.segment(p, offsets, kTokens, f.tiles, i);
+    if (thread % 32 == 0) segments[i] = segment;
+  }
+  __syncthreads();
+  const int ring_bytes = f.slots * Stream::kSlotBytes;
+  Stream stream(f, share, segments, shared + warp * ring_bytes, full + warp * kStreamMostSlots);
+  StagedX<kFormat, kGroups> staged(shared + kRingWarps * ring_bytes, f.tokens, f.units);
+  wait_for_input(p);
+  for (int s = 0; s < share.segments; ++s) {
+    const StreamSegment& segment = segments[s];
+    const int live = segment.pairs.count;
+    if (s > 0) __syncthreads();  // all warps have left the segment before
+    if (thread < live) {
+      const int pair = p.order[segment.pairs.first + thread];
+      pairs[thread] = pair;
+      rows[thread] = p.x_row(pair);
+      weights[thread] = p.sum ? p.pair_weights[pair] : 1;
+    }
+    __syncthreads();
+    const auto row_of = [&](int token) {
+      return reinterpret_cast<const __nv_bfloat16*>(p.x) + rows[token] * p.x_stride;
+    };
+    staged.template fill<kRingWarps>(row_of, p.k, live, 0, f.units);
+    __syncthreads();
+    for (int item = segment.begin + (warp - segment.begin & kRingWarps - 1); item < segment.end; item += kRingWarps) {
+      const ItemOutputs<kGroups, kTiles> outputs(p, segment.pairs.group, segment.first_tile + item - segment.begin);
+      float sums[kTiles][kGroups][4] = {};
+      multiply_item<kFormat, kGroups, kTiles>(stream, staged, f.units, live, sums);
+      outputs.store(p, {rows, pairs, weights}, live, Unit<kFormat>::kSumFactor, sums);
+    }
+  }
+#endif
+}
+
+template <DType kFormat, int kGroups>
+cudaError_t launch_packed_stream(const PackedStreamParams& params, LaunchShape shape, const CudaStep& step) {
+  return params.p.half > 0 ? launch_kernel(grouped_packed_stream<kFormat, kGroups, 2>, shape, step, params)
+                           : launch_kernel(grouped_packed_stream<kFormat, kGroups, 1>, shape, step, params);
+}
+
+// hopper_*.cu instantiate the formats, so that they compile in parallel.
+#define MILLRACE_GROUPED_STREAM(PREFIX, F)                                                              \
+  PREFIX template cudaError_t launch_packed_stream<DType::F, 1>(const PackedStreamParams&, LaunchShape, \
+                                                                const CudaStep&);                       \
+  PREFIX template cudaError_t launch_packed_stream<DType::F, 2>(const PackedStreamParams&, LaunchShape, \
+                                                                const CudaStep&);
+
+}  // namespace millrace
