@@ -135,6 +135,33 @@ TEST(CudaAttention, PairsThatDoNotFillTheDevice) {
   }
 }
 
+// More parts of a pair than one block adds up: groups of parts first, in an order that does not depend on arrivals.
+TEST(CudaAttention, PartsOfManyBlocks) {
+  const std::vector<AttentionCase> cases{
+      {"group_of_one", DType::BF16, 4, 1, 128, 64, 0, 0, {{830, 1}}},
+      {"group_of_one_wide", DType::BF16, 8, 1, 256, 64, 0, 0, {{415, 1}}},
+      {"many_groups", DType::F16, 3, 1, 64, 16, 0, 0, {{17000, 1}}},
+      {"gated", DType::BF16, 16, 2, 256, 64, 0, 0, {{20000, 1}}},
+      {"two_tiles", DType::BF16, 32, 4, 96, 64, 0, 0, {{9000, 3}}},
+      {"ranges_of_several_pairs", DType::BF16, 16, 8, 64, 64, 0, 0, uneven_slices(41, 20000, 1)},
+      with_sinks({"sinks", DType::BF16, 8, 1, 64, 64, 0, 0, {{3000, 1}, {5003, 1}}}),
+  };
+  for (const AttentionCase& c : cases) {
+    Random random;
+    SCOPED_TRACE(c.name + " seed " + std::to_string(random.seed()));
+    AttentionBatch batch(c, random);
+    check(c, c.kv, Precision::Fast, batch, tolerance(c, c.kv, Precision::Fast), "cuda_decode");
+    const AttentionProblem problem = batch.problem().bucketed();
+    for (const AttentionKernel* kernel : cuda_kernels().of<AttentionOp>()) {
+      if (!kernel->can_run(problem, gpu().hardware()) || !kernel->name().starts_with("cuda_decode")) continue;
+      TestMatrix out(batch.rows(), batch.width());
+      const GpuBatch on_device(batch, out, c.kv);
+      TestMatrix once = on_device.run(*kernel, problem, out);
+      for (int again = 0; again < 3; ++again) EXPECT_EQ(on_device.run(*kernel, problem, out).distance(once), 0);
+    }
+  }
+}
+
 // The same with little work, for tools that slow it down a thousandfold.
 TEST(CudaAttention, FewPairsThatBlocksShare) {
   std::vector<SliceCase> slices(20, {9, 1});

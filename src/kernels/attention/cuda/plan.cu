@@ -45,9 +45,9 @@ bool sensible(const CudaAttentionShape& s) {
          s.block_size > 0 && s.head_dim > 0 && s.head_dim % 8 == 0;
 }
 
-// Workspace of a decode: counters, summaries, partial results.
+// Workspace of a decode: counters of pairs and of groups of parts, summaries of parts and groups, partial results.
 struct DecodeWorkspace {
-  size_t summaries, partials, end;
+  size_t group_counters, counters_end, summaries, group_summaries, partials, end;
 };
 int pairs_per_sequence(const CudaAttentionShape& s) {
   return s.kv_heads * ((s.max_rows * (s.heads / s.kv_heads) + kTileRows - 1) / kTileRows);
@@ -55,9 +55,12 @@ int pairs_per_sequence(const CudaAttentionShape& s) {
 int all_pairs(const CudaAttentionShape& s) { return s.sequences * pairs_per_sequence(s); }
 DecodeWorkspace decode_workspace(const CudaAttentionShape& s, int grid) {
   DecodeWorkspace space;
-  const size_t rows = static_cast<size_t>(grid) * 2 * kTileRows;
+  const size_t parts = static_cast<size_t>(grid) * 2, rows = parts * kTileRows;
+  space.group_counters = static_cast<size_t>(all_pairs(s)) * sizeof(unsigned);
+  space.counters_end = space.group_counters + parts * sizeof(unsigned);
   space.summaries = kCudaAttentionCounters;
-  space.partials = space.summaries + aligned(rows * sizeof(float2));
+  space.group_summaries = space.summaries + aligned(rows * sizeof(float2));
+  space.partials = space.group_summaries + aligned(rows * sizeof(float2));
   space.end = space.partials + rows * static_cast<size_t>(s.head_dim) * 4;
   return space;
 }
@@ -163,8 +166,8 @@ CudaAttentionPlan plan_decode(CudaAttentionPlan plan) {
   const CudaAttentionShape& s = plan.shape;
   if (s.block_size % kUnit != 0) return plan;
   if (s.kind == CudaAttentionKind::Decode) {
-    const auto counters = static_cast<size_t>(s.sequences) * static_cast<size_t>(pairs_per_sequence(s));
-    return counters * sizeof(unsigned) > kCudaAttentionCounters ? plan : plan_form(plan, DecodeForm::Line);
+    const CudaAttentionPlan line = plan_form(plan, DecodeForm::Line);
+    return decode_workspace(s, line.grid).counters_end > kCudaAttentionCounters ? plan : line;
   }
   CudaAttentionPlan clusters = best_clusters(plan);
   if (!clusters.can_run() || s.invariant) return clusters;
@@ -194,7 +197,9 @@ CudaError launch_decode(const CudaAttentionPlan& plan, const CudaAttentionArgs& 
   p.most_tiles = p.pairs_per_sequence / s.kv_heads;
   p.ranks = plan.cluster;
   p.counters = reinterpret_cast<unsigned*>(base);
+  p.group_counters = reinterpret_cast<unsigned*>(base + space.group_counters);
   p.summaries = reinterpret_cast<float2*>(base + space.summaries);
+  p.group_summaries = reinterpret_cast<float2*>(base + space.group_summaries);
   p.partials = reinterpret_cast<float*>(base + space.partials);
   const DecodeEntry entry = decode_entry(s, plan.form);
   p.deep = plan.stages > entry.stages;

@@ -29,7 +29,10 @@ struct DecodeParams {
   float* partials = nullptr;     // [blocks][2][kTileRows][head_dim]
   float2* summaries = nullptr;   // [blocks][2][kTileRows]: maximum, total
   unsigned* counters = nullptr;  // [sequences][pairs_per_sequence]: zero before and after a launch
-  EvenCut cut;                   // of persistent blocks
+  // The same for the sums of groups of parts, by the place of a group's first part.
+  float2* group_summaries = nullptr;
+  unsigned* group_counters = nullptr;
+  EvenCut cut;  // of persistent blocks
   Divisor by_pairs_per_sequence;
   Stamps stamps;
 
