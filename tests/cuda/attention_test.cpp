@@ -301,6 +301,7 @@ TEST(CudaAttention, StoresNewKeysItself) {
         AttentionCase{"unit ends", DType::BF16, 6, 2, 64, 16, 0, 0, {{15, 1}, {16, 1}, {17, 1}, {31, 1}, {700, 1}}},
         AttentionCase{"window", DType::F16, 8, 1, 96, 32, 100, 0, {{300, 1}, {5, 1}}},
         AttentionCase{"eighty", DType::BF16, 6, 3, 80, 16, 0, 0, {{200, 1}, {47, 1}}},
+        AttentionCase{"eight heads", DType::BF16, 32, 4, 128, 64, 0, 0, {{1024, 1}, {1030, 1}}},
         AttentionCase{"sixteen heads", DType::BF16, 16, 1, 128, 48, 0, 0, {{333, 1}, {95, 1}}},
         AttentionCase{"even", DType::BF16, 32, 8, 128, 64, 0, 0, uneven_slices(20, 3001, 1)},
         AttentionCase{"many", DType::BF16, 32, 8, 128, 64, 0, 0, {{900, 1}, {1023, 1}, {64, 1}, {2000, 1}, {3, 1}}}}) {

@@ -53,9 +53,12 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
   if (p.args.early && Config::kLetsNextStartLate) allow_dependents();
   if (!alone) end.expect_sums(segment, rank);
   WarpAttention<T, Config> attention(p, segment);
-  const RowPart<T, Config> part(p, segment, static_cast<int>(threadIdx.x));
+  const int thread = static_cast<int>(threadIdx.x);
+  const RowPart<T, Config> part(p, segment, thread), next = part_behind(p, segment, part, thread + Config::kThreads);
+  FreshRow<T, Config> fresh(p, segment);
   stream.start_after(issued);
-  const FreshRow<T, Config> fresh = bring_rows(p, segment, space, part, attention);
+  share_rows(p, segment, part, next, thread, space.queries);
+  take_rows(p, segment, space, attention, fresh);
   if (!alone) end.allow_sums();
   RowSums<Config::kDim> sums;
   run_segment<kSoftmax>(stream, attention, fresh, walk, segment, sums);

@@ -102,7 +102,10 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
     if (first) stream.start_after(issued);
     typename Part::Loaded rows;
     const int parts = walk.done() ? 0 : parts_of<T, Config>(p, next);
-    if (thread < parts) rows = part.load(p);
+    if (thread < parts) {
+      rows = part.load(p);
+      part.normalize(p, rows);
+    }
     if (!first) end.finish(sums, segment, share);
     if (walk.done()) break;
     segment = next;
@@ -110,8 +113,12 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
     WarpAttention<T, Config> attention(p, segment);
     if (thread < parts) part.place(p, rows, space.queries);
     const int more = thread + Config::kThreads;
-    if (more < parts) share_rows(p, segment, Part(p, segment, more), more, space.queries);
-    const FreshRow<T, Config> fresh = take_rows<T>(p, segment, space, attention);
+    if (more < parts) {
+      const Part second(p, segment, more);
+      share_rows(p, segment, second, part_behind(p, segment, second, more + Config::kThreads), more, space.queries);
+    }
+    FreshRow<T, Config> fresh(p, segment);
+    take_rows(p, segment, space, attention, fresh);
     run_segment<kSoftmax>(stream, attention, fresh, walk, segment, sums);
     p.stamps.mark_first(kMultiplied);
     walk.next(segment);

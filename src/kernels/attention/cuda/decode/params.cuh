@@ -101,7 +101,10 @@ constexpr int line_stages(int head_dim, KvStore store) {
 }
 template <int kHeadDim, KvStore kStored = KvStore::Plain>
 struct LineConfig : DecodeConfig<kHeadDim, kStored, line_warps(kHeadDim), line_stages(kHeadDim, kStored)> {
-  static_assert(LineConfig::kSharedBytes <= 99 * 1024);
+  using Base = DecodeConfig<kHeadDim, kStored, line_warps(kHeadDim), line_stages(kHeadDim, kStored)>;
+  static constexpr int kBlocksPerSm = kHeadDim <= 64 ? 3 : Base::kBlocksPerSm;
+  static_assert(LineConfig::kSharedBytes <= 99 * 1024 &&
+                (LineConfig::kSharedBytes + 1024) * kBlocksPerSm <= 228 * 1024);
 };
 
 constexpr int kMostFreshDim = 128;  // half a warp holds a whole key

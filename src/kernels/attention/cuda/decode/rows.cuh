@@ -24,7 +24,7 @@ __device__ float4 load_four(const T* from) {
 }
 
 // The rows of a tile: its queries, then the new key and the new value. One thread brings four RoPE pairs of a row to
-// shared memory. Addresses are computed before the kernel that writes the rows ends.
+// shared memory. Addresses are computed, and weights requested, before the kernel that writes the rows ends.
 template <class T, class Config>
 class RowPart {
   static constexpr int kDim = Config::kDim, kHalf = kDim / 2;
@@ -45,19 +45,29 @@ class RowPart {
       at_ = (s.slice.first_row + place.row) * p.args.q.stride + (s.kv_head * p.group + place.head) * kDim + first;
     }
     apart_ = second - first;
-    angles_ = fresh.angles == nullptr || row > s.rows ? nullptr : fresh.angles + s.slice.first_row * kDim + pair;
-    norm_ = row < s.rows ? fresh.q_norm : row == s.rows ? fresh.k_norm : nullptr;
-    if (norm_ != nullptr) norm_ += first;
+    angles_ =
+        !kTurns || fresh.angles == nullptr || row > s.rows ? nullptr : fresh.angles + s.slice.first_row * kDim + pair;
+    norm_ = !kNorms || row > s.rows ? nullptr : row < s.rows ? fresh.q_norm : fresh.k_norm;
+    if (kNorms && norm_ != nullptr) {
+      norm_ += first;
+      prefetch(norm_);
+      prefetch(norm_ + apart_);
+    }
+    if (kTurns && angles_ != nullptr) {
+      prefetch(angles_);
+      prefetch(angles_ + kHalf);
+    }
     first_ = Rows::offset(row, first / 8) + first % 8 * 2;
     second_ = Rows::offset(row, second / 8) + second % 8 * 2;
   }
 
   struct Loaded {
     float4 a, b, cosines, sines;
+    float4 of_a, of_b;  // weights of the norm
   };
   __device__ Loaded load(const DecodeParams& p) const {
     Loaded x;
-    if (angles_ != nullptr) {
+    if (kTurns && angles_ != nullptr) {
       x.cosines = load_four(angles_);
       x.sines = load_four(angles_ + kHalf);
     }
@@ -65,26 +75,33 @@ class RowPart {
       const auto* from = static_cast<const decltype(source)*>(rows_) + at_;
       x.a = load_four(from);
       x.b = load_four(from + apart_);
-      if (kNorms && norm_ != nullptr) normalize(p.args.fresh.epsilon, source, x);
       return 0;
     });
+    if (kNorms && norm_ != nullptr) x.of_a = load_four(norm_), x.of_b = load_four(norm_ + apart_);
     return x;
   }
-  __device__ void place(const DecodeParams& p, Loaded x, uint32_t to) const {
-    if (angles_ != nullptr) rotate(p.args.fresh.halves, x.a, x.b, x.cosines, x.sines);
+  __device__ void normalize(const DecodeParams& p, Loaded& x) const {
+    if (!kNorms || norm_ == nullptr) return;
+    with_device_type(p.args.q.dtype, [&](auto source) {
+      normalize(p.args.fresh.epsilon, source, x);
+      return 0;
+    });
+  }
+  __device__ void place(const DecodeParams& p, Loaded x, uint32_t to) const {  // normed
+    if (kTurns && angles_ != nullptr) rotate(p.args.fresh.halves, x.a, x.b, x.cosines, x.sines);
     store(to + first_, x.a);
     store(to + second_, x.b);
   }
 
  private:
-  static constexpr bool kNorms = (kOfRow & (kOfRow - 1)) == 0;
+  static constexpr bool kTurns = kDim <= kMostFreshDim;  // norms and rotates
+  static constexpr bool kNorms = kTurns && (kOfRow & (kOfRow - 1)) == 0;
 
   __device__ static float squares(float4 x) { return x.x * x.x + x.y * x.y + x.z * x.z + x.w * x.w; }
   // Rounds as the norm's own kernel does, which stores its result in the source's type. The lanes of a row are
   // neighbours.
   template <class Source>
-  __device__ void normalize(float epsilon, Source, Loaded& x) const {
-    const float4 of_a = load_four(norm_), of_b = load_four(norm_ + apart_);
+  __device__ static void normalize(float epsilon, Source, Loaded& x) {
     const unsigned row = kOfRow == 32 ? ~0u : ((1u << kOfRow % 32) - 1) << (threadIdx.x % 32 & ~(kOfRow - 1));
     float sum = squares(x.a) + squares(x.b);
 #pragma unroll
@@ -93,8 +110,8 @@ class RowPart {
     const auto scaled = [&](float value, float weight) {
       return to_float(from_float<Source>(value * (inverse * weight)));
     };
-    x.a = {scaled(x.a.x, of_a.x), scaled(x.a.y, of_a.y), scaled(x.a.z, of_a.z), scaled(x.a.w, of_a.w)};
-    x.b = {scaled(x.b.x, of_b.x), scaled(x.b.y, of_b.y), scaled(x.b.z, of_b.z), scaled(x.b.w, of_b.w)};
+    x.a = {scaled(x.a.x, x.of_a.x), scaled(x.a.y, x.of_a.y), scaled(x.a.z, x.of_a.z), scaled(x.a.w, x.of_a.w)};
+    x.b = {scaled(x.b.x, x.of_b.x), scaled(x.b.y, x.of_b.y), scaled(x.b.z, x.of_b.z), scaled(x.b.w, x.of_b.w)};
   }
   __device__ static void rotate(bool halves, float4& a, float4& b, float4 cosines, float4 sines) {
     if (halves) {
@@ -124,20 +141,43 @@ class RowPart {
   uint32_t first_, second_;  // in shared memory
 };
 
-template <class T, class Config>
-__device__ int parts_of(const DecodeParams& p, const Segment& s) {
-  return (s.rows + (p.args.fresh.keys != nullptr ? 2 : 0)) * RowPart<T, Config>::kOfRow;
+// Whether attention stores the new keys and values.
+template <class Config>
+__device__ bool stores_rows(const DecodeParams& p) {
+  return Config::kDim <= kMostFreshDim && p.args.fresh.keys != nullptr;
 }
 
-// Stores all rows from the thread's `index`-th part on. The block must synchronize before they are read.
 template <class T, class Config>
-__device__ void share_rows(const DecodeParams& p, const Segment& s, RowPart<T, Config> part, int index, uint32_t to) {
+__device__ int parts_of(const DecodeParams& p, const Segment& s) {
+  return (s.rows + (stores_rows<Config>(p) ? 2 : 0)) * RowPart<T, Config>::kOfRow;
+}
+
+// The part with this index, or `part` if there is none.
+template <class T, class Config>
+__device__ RowPart<T, Config> part_behind(const DecodeParams& p, const Segment& s, const RowPart<T, Config>& part,
+                                          int index) {
+  return index < parts_of<T, Config>(p, s) ? RowPart<T, Config>(p, s, index) : part;
+}
+
+// Stores all rows from the `index`-th part on, which is `part`; `next` is the thread's part behind it. The next part is
+// requested before this one is needed. The block must synchronize before the rows are read.
+template <class T, class Config>
+__device__ void share_rows(const DecodeParams& p, const Segment& s, RowPart<T, Config> part, RowPart<T, Config> next,
+                           int index, uint32_t to) {
   const int parts = parts_of<T, Config>(p, s);
+  if (index >= parts) return;
+  auto rows = part.load(p);
 #pragma unroll 1
-  while (index < parts) {
-    part.place(p, part.load(p), to);
+  while (true) {
     index += Config::kThreads;
-    if (index < parts) part = RowPart<T, Config>(p, s, index);
+    auto next_rows = rows;
+    if (index < parts) next_rows = next.load(p);
+    part.normalize(p, rows);
+    part.place(p, rows, to);
+    if (index >= parts) return;
+    part = next;
+    rows = next_rows;
+    next = part_behind(p, s, part, index + Config::kThreads);
   }
 }
 
@@ -148,21 +188,26 @@ class FreshRow {
   using Rows = SwizzledRows<Config::kDim>;
 
  public:
-  // `shared`: where share_rows() stored them.
-  __device__ FreshRow(const DecodeParams& p, const Segment& s, uint32_t shared) {
+  // Requests the slot, which is a table: complete as early as the slices.
+  __device__ FreshRow(const DecodeParams& p, const Segment& s) {
     const int unit = s.slice.past / kUnit;
     const bool reads_it =
         unit >= s.begin && unit < s.end && (unit - s.begin) % Config::kWarps == static_cast<int>(threadIdx.x) / 32;
-    if (p.args.fresh.keys == nullptr || !reads_it) return;
+    if (!stores_rows<Config>(p) || !reads_it) return;
     unit_ = unit;
+    slot_ = __ldcg(p.args.fresh.row_slots + s.slice.first_row);
+  }
+
+  // `shared`: where share_rows() stored them.
+  __device__ void take(const DecodeParams& p, const Segment& s, uint32_t shared) {
+    if (Config::kDim > kMostFreshDim || unit_ < 0) return;
     row_ = s.slice.past % kUnit;
-    const int slot = p.args.fresh.row_slots[s.slice.first_row];
     if (piece() < Rows::kPieces) load(shared + Rows::offset(s.rows + (is_value() ? 1 : 0), piece()));
     if constexpr (Config::kStore == KvStore::Q8) {
-      quantize(place(p, s, slot));
+      quantize(place(p, s, slot_));
     } else if constexpr (Config::kStore == KvStore::Fp8) {
-      round(place(p, s, slot));
-    } else if (std::byte* to = place(p, s, slot); to != nullptr) {
+      round(place(p, s, slot_));
+    } else if (std::byte* to = place(p, s, slot_); to != nullptr) {
       *reinterpret_cast<uint4*>(to + piece() * 16) = bits_;
     }
   }
@@ -229,7 +274,7 @@ class FreshRow {
     __syncwarp();
   }
 
-  int unit_ = -1, row_ = 0;
+  int unit_ = -1, row_ = 0, slot_ = 0;
   uint4 bits_ = {};
 };
 

@@ -21,16 +21,20 @@ struct WarpStream {
     for (int i = issued; i < stage_count<Config>(p); ++i) loader.issue();
   }
 
-  // The first start has two parts: loads that may precede the end of the previous kernels, and the rest.
+  // The first start has two parts: loads that may precede the end of the previous kernels, and the rest. With new rows
+  // that attention stores itself, no kernel of this step has written to the pages, and the rest need not wait either:
+  // FreshRow replaces the one stale row.
   __device__ int start_early(bool early) {
     const int issued = early ? loader.issue_old() : 0;
     p.stamps.mark_first(kAsked);
     return issued;
   }
   __device__ void start_after(int issued) {
+    const bool all_old = stores_rows<Config>(p);
+    if (all_old) start(issued);
     wait_for_predecessors();
     p.stamps.mark_first(kWaited);
-    start(issued);
+    if (!all_old) start(issued);
   }
 
   // Waits for the keys (1) or the values (2) of the oldest unit: each unit is two groups of copies.
@@ -176,20 +180,12 @@ struct DecodeSpace {
 // Called by whole blocks when the rows are in shared memory: takes each warp's queries, and the new key and value for
 // the warp that reads them.
 template <class T, class Config>
-__device__ FreshRow<T, Config> take_rows(const DecodeParams& p, const Segment& s, const DecodeSpace<Config>& space,
-                                         WarpAttention<T, Config>& attention) {
+__device__ void take_rows(const DecodeParams& p, const Segment& s, const DecodeSpace<Config>& space,
+                          WarpAttention<T, Config>& attention, FreshRow<T, Config>& fresh) {
   __syncthreads();
   attention.take_queries(s, space.queries);
-  const FreshRow<T, Config> fresh(p, s, space.queries);
+  fresh.take(p, s, space.queries);
   if constexpr (!Config::kSharedQueries) __syncthreads();  // the buffer is free again
-  return fresh;
-}
-
-template <class T, class Config>
-__device__ FreshRow<T, Config> bring_rows(const DecodeParams& p, const Segment& s, const DecodeSpace<Config>& space,
-                                          const RowPart<T, Config>& part, WarpAttention<T, Config>& attention) {
-  share_rows(p, s, part, static_cast<int>(threadIdx.x), space.queries);
-  return take_rows<T>(p, s, space, attention);
 }
 
 }  // namespace millrace

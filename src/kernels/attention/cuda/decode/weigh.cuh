@@ -40,6 +40,7 @@ class WarpAttention {
       first_[half] = p.args.window > 0 ? last_[half] - p.args.window + 1 : 0;
       phi[half] = p.args.phi != nullptr ? p.args.phi[s.kv_head * p.group + at.head] * kLog2E : 0.0f;
     }
+    if (p.args.sinks != nullptr) prefetch(p.args.sinks + s.kv_head * p.group);  // for the end
     all_see_until_ = s.slice.past;
     all_see_from_ = p.args.window > 0 ? s.slice.past + s.slice.rows - p.args.window : 0;
   }
