@@ -100,23 +100,16 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
     const Segment next = walk.segment();
     const Part part(p, next, thread);
     if (first) stream.start_after(issued);
-    typename Part::Loaded rows;
+    typename Part::Normed rows;
     const int parts = walk.done() ? 0 : parts_of<T, Config>(p, next);
-    if (thread < parts) {
-      rows = part.load(p);
-      part.normalize(p, rows);
-    }
+    if (thread < parts) rows = part.load_normed(p);
     if (!first) end.finish(sums, segment, share);
     if (walk.done()) break;
     segment = next;
     share = walk.share();
     WarpAttention<T, Config> attention(p, segment);
     if (thread < parts) part.place(p, rows, space.queries);
-    const int more = thread + Config::kThreads;
-    if (more < parts) {
-      const Part second(p, segment, more);
-      share_rows(p, segment, second, part_behind(p, segment, second, more + Config::kThreads), more, space.queries);
-    }
+    share_rows<T, Config>(p, segment, thread + Config::kThreads, space.queries);
     FreshRow<T, Config> fresh(p, segment);
     take_rows(p, segment, space, attention, fresh);
     run_segment<kSoftmax>(stream, attention, fresh, walk, segment, sums);

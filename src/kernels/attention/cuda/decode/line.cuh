@@ -74,9 +74,7 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
     const Segment segment = walk.segment();
     WarpAttention<T, Config> attention(p, segment);
     FreshRow<T, Config> fresh(p, segment);
-    const int thread = static_cast<int>(threadIdx.x);
-    const RowPart<T, Config> part(p, segment, thread), next = part_behind(p, segment, part, thread + Config::kThreads);
-    share_rows(p, segment, part, next, thread, space.queries);
+    share_rows<T, Config>(p, segment, static_cast<int>(threadIdx.x), space.queries);
     take_rows(p, segment, space, attention, fresh);
     RowSums<Config::kDim> sums;
     run_segment<kSoftmax>(stream, attention, fresh, walk, segment, sums);

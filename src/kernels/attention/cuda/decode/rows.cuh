@@ -14,13 +14,29 @@ __device__ inline void rotate_pair(float& a, float& b, float cosine, float sine)
   b = b * cosine + before * sine;
 }
 
-// Bypasses the L1 cache, which is not coherent with writes of other kernels.
+template <class Source>
+__device__ float4 numbers(Source, const uint4& bits) {
+  const auto& x = reinterpret_cast<const Vector<Source, 4>&>(bits);
+  return {to_float(x.at[0]), to_float(x.at[1]), to_float(x.at[2]), to_float(x.at[3])};
+}
+
+// Loads bypass the L1 cache, which is not coherent with writes of other kernels.
 __device__ inline float4 load_four(const float* from) { return __ldcg(reinterpret_cast<const float4*>(from)); }
 template <class T>
 __device__ float4 load_four(const T* from) {
   const uint2 bits = __ldcg(reinterpret_cast<const uint2*>(from));
-  const auto& x = reinterpret_cast<const Vector<T, 4>&>(bits);
-  return {to_float(x.at[0]), to_float(x.at[1]), to_float(x.at[2]), to_float(x.at[3])};
+  return numbers(T{}, {bits.x, bits.y});
+}
+// Four numbers as they are in memory, of two or four bytes each. A conversion would wait for them.
+__device__ inline uint4 load_bits(const void* from, bool wide) {
+  uint4 bits;
+  if (wide) {
+    bits = __ldcg(static_cast<const uint4*>(from));
+  } else {
+    const uint2 half = __ldcg(static_cast<const uint2*>(from));
+    bits.x = half.x, bits.y = half.y;
+  }
+  return bits;
 }
 
 // The rows of a tile: its queries, then the new key and the new value. One thread brings four RoPE pairs of a row to
@@ -61,33 +77,58 @@ class RowPart {
     second_ = Rows::offset(row, second / 8) + second % 8 * 2;
   }
 
+  // As requested: the first use of a number waits for it.
   struct Loaded {
-    float4 a, b, cosines, sines;
-    float4 of_a, of_b;  // weights of the norm
+    uint4 a, b;
+    float4 cosines, sines, of_a, of_b;  // weights of the norm
   };
   __device__ Loaded load(const DecodeParams& p) const {
     Loaded x;
+    const bool wide = p.args.q.dtype == DType::F32;
+    const int each = wide ? 4 : 2;
+    const auto* from = static_cast<const std::byte*>(rows_) + at_ * each;
+    x.a = load_bits(from, wide);
+    x.b = load_bits(from + apart_ * each, wide);
     if (kTurns && angles_ != nullptr) {
       x.cosines = load_four(angles_);
       x.sines = load_four(angles_ + kHalf);
     }
-    with_device_type(p.args.q.dtype, [&](auto source) {
-      const auto* from = static_cast<const decltype(source)*>(rows_) + at_;
-      x.a = load_four(from);
-      x.b = load_four(from + apart_);
-      return 0;
-    });
     if (kNorms && norm_ != nullptr) x.of_a = load_four(norm_), x.of_b = load_four(norm_ + apart_);
     return x;
   }
-  __device__ void normalize(const DecodeParams& p, Loaded& x) const {
-    if (!kNorms || norm_ == nullptr) return;
+  struct Normed {
+    float4 a, b, cosines, sines;
+  };
+  __device__ Normed norm(const DecodeParams& p, const Loaded& x) const {
+    Normed y;
+    y.cosines = x.cosines, y.sines = x.sines;
     with_device_type(p.args.q.dtype, [&](auto source) {
-      normalize(p.args.fresh.epsilon, source, x);
+      y.a = numbers(source, x.a);
+      y.b = numbers(source, x.b);
+      if (kNorms && norm_ != nullptr) normalize(p.args.fresh.epsilon, source, x.of_a, x.of_b, y);
       return 0;
     });
+    return y;
   }
-  __device__ void place(const DecodeParams& p, Loaded x, uint32_t to) const {  // normed
+  // The same in fewer registers, one load after the other.
+  __device__ Normed load_normed(const DecodeParams& p) const {
+    Normed y;
+    if (kTurns && angles_ != nullptr) {
+      y.cosines = load_four(angles_);
+      y.sines = load_four(angles_ + kHalf);
+    }
+    with_device_type(p.args.q.dtype, [&](auto source) {
+      const auto* from = static_cast<const decltype(source)*>(rows_) + at_;
+      y.a = load_four(from);
+      y.b = load_four(from + apart_);
+      if (kNorms && norm_ != nullptr) {
+        normalize(p.args.fresh.epsilon, source, load_four(norm_), load_four(norm_ + apart_), y);
+      }
+      return 0;
+    });
+    return y;
+  }
+  __device__ void place(const DecodeParams& p, Normed x, uint32_t to) const {
     if (kTurns && angles_ != nullptr) rotate(p.args.fresh.halves, x.a, x.b, x.cosines, x.sines);
     store(to + first_, x.a);
     store(to + second_, x.b);
@@ -101,17 +142,17 @@ class RowPart {
   // Rounds as the norm's own kernel does, which stores its result in the source's type. The lanes of a row are
   // neighbours.
   template <class Source>
-  __device__ static void normalize(float epsilon, Source, Loaded& x) {
+  __device__ static void normalize(float epsilon, Source, float4 of_a, float4 of_b, Normed& y) {
     const unsigned row = kOfRow == 32 ? ~0u : ((1u << kOfRow % 32) - 1) << (threadIdx.x % 32 & ~(kOfRow - 1));
-    float sum = squares(x.a) + squares(x.b);
+    float sum = squares(y.a) + squares(y.b);
 #pragma unroll
     for (int step = kOfRow / 2; step > 0; step /= 2) sum += __shfl_xor_sync(row, sum, step);
     const float inverse = rsqrtf(sum / kDim + epsilon);
     const auto scaled = [&](float value, float weight) {
       return to_float(from_float<Source>(value * (inverse * weight)));
     };
-    x.a = {scaled(x.a.x, x.of_a.x), scaled(x.a.y, x.of_a.y), scaled(x.a.z, x.of_a.z), scaled(x.a.w, x.of_a.w)};
-    x.b = {scaled(x.b.x, x.of_b.x), scaled(x.b.y, x.of_b.y), scaled(x.b.z, x.of_b.z), scaled(x.b.w, x.of_b.w)};
+    y.a = {scaled(y.a.x, of_a.x), scaled(y.a.y, of_a.y), scaled(y.a.z, of_a.z), scaled(y.a.w, of_a.w)};
+    y.b = {scaled(y.b.x, of_b.x), scaled(y.b.y, of_b.y), scaled(y.b.z, of_b.z), scaled(y.b.w, of_b.w)};
   }
   __device__ static void rotate(bool halves, float4& a, float4& b, float4 cosines, float4 sines) {
     if (halves) {
@@ -159,21 +200,31 @@ __device__ RowPart<T, Config> part_behind(const DecodeParams& p, const Segment& 
   return index < parts_of<T, Config>(p, s) ? RowPart<T, Config>(p, s, index) : part;
 }
 
-// Stores all rows from the `index`-th part on, which is `part`; `next` is the thread's part behind it. The next part is
-// requested before this one is needed. The block must synchronize before the rows are read.
+// Stores all rows from the `index`-th part on. The block must synchronize before the rows are read.
+template <class T, class Config>
+__device__ void share_rows(const DecodeParams& p, const Segment& s, int index, uint32_t to) {
+  const int parts = parts_of<T, Config>(p, s);
+#pragma unroll 1
+  for (; index < parts; index += Config::kThreads) {
+    const RowPart<T, Config> part(p, s, index);
+    part.place(p, part.load_normed(p), to);
+  }
+}
+
+// The same with fewer latencies, in more registers: the `index`-th part is `part`; `next` is the thread's part behind
+// it, which is requested before this one is needed.
 template <class T, class Config>
 __device__ void share_rows(const DecodeParams& p, const Segment& s, RowPart<T, Config> part, RowPart<T, Config> next,
                            int index, uint32_t to) {
   const int parts = parts_of<T, Config>(p, s);
   if (index >= parts) return;
   auto rows = part.load(p);
+  typename RowPart<T, Config>::Loaded next_rows;
 #pragma unroll 1
   while (true) {
     index += Config::kThreads;
-    auto next_rows = rows;
     if (index < parts) next_rows = next.load(p);
-    part.normalize(p, rows);
-    part.place(p, rows, to);
+    part.place(p, part.norm(p, rows), to);
     if (index >= parts) return;
     part = next;
     rows = next_rows;
