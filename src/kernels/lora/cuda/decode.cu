@@ -10,18 +10,19 @@ namespace {
 template <class T>
 __device__ __forceinline__ void shrink_group(const LoraDecodeParams& p, const LoraWeights& w,
                                              const LoraGroupRows& group, const LoraSums& sums, uint64_t* barriers) {
-  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
   const T* x = lane / 4 < group.count ? static_cast<const T*>(p.x.data) + group.row(lane / 4) * p.x.stride : nullptr;
   for (int first = 0; first < w.rank; first += kPassRanks) {
-    const int ranks = min(kPassRanks, (w.rank - first + 15) / 16 * 16), buffer = first / kPassRanks % 2;
+    const int tiles = min(kPassRanks / kTileRanks, (w.rank - first + kTileRanks - 1) / kTileRanks);
+    const int buffer = first / kPassRanks % 2;
     if (first > 0) receive_inner(p, sums, first - kPassRanks, kPassRanks, barriers);
     if (threadIdx.x == 0)
-      arrive_expecting(barriers + buffer, static_cast<uint32_t>(p.cluster * ranks * kLoraGroup * sizeof(float)));
-    shrink_ranks<T>(p, w, first, ranks / 16, x, sums.of_warps + warp * p.pass_floats());
+      arrive_expecting(barriers + buffer, static_cast<uint32_t>(p.cluster * tiles * kTileFloats * sizeof(float)));
+    shrink_tiles<T>(p, w, first, tiles, x, sums.of_warps);
     __syncwarp();
     if (first == 0) cluster_wait();  // the other blocks have started
     __syncthreads();
-    send_inner(p, sums, ranks, buffer, barriers + buffer);
+    send_inner(p, sums, tiles, buffer, barriers + buffer);
   }
 }
 

@@ -14,10 +14,10 @@ namespace millrace {
 
 // Dynamic shared memory.
 struct LoraSums {
-  float *of_warps, *received, *inner;  // [warps][ranks][8], [buffers][blocks][ranks][8], [most_rank][8]
+  float *of_warps, *received, *inner;  // [warps][16][8], [buffers][blocks][ranks][8], [most_rank][8]
   __device__ LoraSums(const LoraDecodeParams& p, float* memory)
       : of_warps(memory),
-        received(memory + kDecodeWarps * p.pass_floats()),
+        received(memory + kDecodeWarps * kTileFloats),
         inner(received + (p.most_rank > kPassRanks ? 2 : 1) * p.cluster * p.pass_floats()) {}
 };
 

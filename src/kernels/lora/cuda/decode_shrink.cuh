@@ -6,58 +6,67 @@
 namespace millrace {
 
 inline constexpr int kChunk = 32;  // columns of A that a warp multiplies at a time: 8 of each of 4 lanes
+inline constexpr int kChunks = 7;  // in flight: one that is spilled would have to arrive first
 
-// Partial sums of this warp for 16 * kTiles rows of A. A is constant, so its first kChunks chunks are requested before
-// the preceding kernel ends.
-template <class T, int kTiles, int kChunks>
-__device__ __forceinline__ void shrink_tiles(const LoraDecodeParams& p, const LoraWeights& w, int first_rank,
-                                             const T* x, float* sums_of_warp) {
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  const int row = lane / 4, first_column = lane % 4 * 8;
-  const LoraShare chunks((p.k + kChunk - 1) / kChunk, cluster_rank() * kDecodeWarps + warp, p.cluster * kDecodeWarps);
+// A pass computes one to four tiles of 16 rows of A. The warps of a block divide the tiles, then those of a tile divide
+// k with the other blocks: one short loop for all ranks, since code that runs once costs by its length.
+struct ShrinkTiles {
+  int log_warps;  // of a tile
+  __device__ explicit ShrinkTiles(int tiles) : log_warps(tiles == 1 ? 3 : tiles == 2 ? 2 : 1) {}
+  __device__ int warps() const { return 1 << log_warps; }
+  __device__ int tile(int warp) const { return warp >> log_warps; }
+  __device__ int part(int warp) const { return warp & (warps() - 1); }
+};
+static_assert(kDecodeWarps == 8 && kPassRanks == 4 * kTileRanks);
+
+// Partial sums of this warp for its tile of A, which begins at `first_rank`. A is constant, so its first chunks are
+// requested before the preceding kernel ends.
+template <class T>
+__device__ __forceinline__ void shrink_tile(const LoraDecodeParams& p, const LoraWeights& w, int first_rank,
+                                            const LoraShare& chunks, const T* x, float* sums_of_warp) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, row = lane / 4, first_column = lane % 4 * 8;
   const uint64_t policy = evict_normal_policy();
-  const T* a = reinterpret_cast<const T*>(w.a);
-  float sums[kTiles][4] = {};
+  const int low_rank = first_rank + row;
+  const bool has_low = low_rank < w.rank, has_high = low_rank + 8 < w.rank;
+  const T* low = reinterpret_cast<const T*>(w.a) + int64_t{low_rank} * p.k + first_column;
+  const T* high = low + int64_t{8} * p.k;
+  float sums[2][4] = {};  // two, since a product waits for the one before it that adds to the same
 #pragma unroll 1
   for (int first = chunks.begin; first < chunks.end; first += kChunks) {
-    uint4 as[kTiles][kChunks][2], xs[kChunks];
-    const auto column = [&](int i) { return (first + i) * kChunk + first_column; };
-    const auto is_live = [&](int i) { return first + i < chunks.end && column(i) < p.k; };
+    uint4 lows[kChunks], highs[kChunks], xs[kChunks];
+    const auto column = [&](int i) { return (first + i) * kChunk; };
+    const auto is_live = [&](int i) { return first + i < chunks.end && column(i) + first_column < p.k; };
 #pragma unroll
     for (int i = 0; i < kChunks; ++i) {
-#pragma unroll
-      for (int j = 0; j < 2 * kTiles; ++j) {
-        const int rank = first_rank + 8 * j + row;
-        as[j / 2][i][j % 2] = load_stream_if(a + int64_t{rank} * p.k + column(i), rank < w.rank && is_live(i), policy);
-      }
+      lows[i] = load_stream_if(low + column(i), has_low && is_live(i), policy);
+      highs[i] = load_stream_if(high + column(i), has_high && is_live(i), policy);
     }
     wait_for_predecessors();
 #pragma unroll
-    for (int i = 0; i < kChunks; ++i) xs[i] = load_shared_input_if(x + column(i), x != nullptr && is_live(i));
+    for (int i = 0; i < kChunks; ++i)
+      xs[i] = load_shared_input_if(x + first_column + column(i), x != nullptr && is_live(i));
 #pragma unroll
     for (int i = 0; i < kChunks; ++i) {
-#pragma unroll
-      for (int tile = 0; tile < kTiles; ++tile) {
-        const uint4 low = as[tile][i][0], high = as[tile][i][1];
-        mma<T>(sums[tile], low.x, high.x, low.y, high.y, xs[i].x, xs[i].y);
-        mma<T>(sums[tile], low.z, high.z, low.w, high.w, xs[i].z, xs[i].w);
-      }
+      mma<T>(sums[0], lows[i].x, highs[i].x, lows[i].y, highs[i].y, xs[i].x, xs[i].y);
+      mma<T>(sums[1], lows[i].z, highs[i].z, lows[i].w, highs[i].w, xs[i].z, xs[i].w);
     }
   }
   auto* to = reinterpret_cast<float2*>(sums_of_warp) + row * (kLoraGroup / 2) + lane % 4;
-#pragma unroll
-  for (int j = 0; j < 2 * kTiles; ++j)
-    to[8 * j * (kLoraGroup / 2)] = {sums[j / 2][j % 2 * 2], sums[j / 2][j % 2 * 2 + 1]};
+  to[0] = {sums[0][0] + sums[1][0], sums[0][1] + sums[1][1]};
+  to[8 * (kLoraGroup / 2)] = {sums[0][2] + sums[1][2], sums[0][3] + sums[1][3]};
 }
 
-// As many chunks in flight as registers allow: one that is spilled would have to arrive first.
+// Partial sums of the tiles from `first_rank` on.
 template <class T>
-__device__ __forceinline__ void shrink_ranks(const LoraDecodeParams& p, const LoraWeights& w, int first_rank, int tiles,
-                                             const T* x, float* sums_of_warp) {
-  if (tiles == 1) return shrink_tiles<T, 1, 7>(p, w, first_rank, x, sums_of_warp);
-  if (tiles == 2) return shrink_tiles<T, 2, 2>(p, w, first_rank, x, sums_of_warp);
-  if (tiles == 3) return shrink_tiles<T, 3, 2>(p, w, first_rank, x, sums_of_warp);
-  shrink_tiles<T, 4, 1>(p, w, first_rank, x, sums_of_warp);
+__device__ __forceinline__ void shrink_tiles(const LoraDecodeParams& p, const LoraWeights& w, int first_rank, int tiles,
+                                             const T* x, float* of_warps) {
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const ShrinkTiles split(tiles);
+  const LoraShare chunks((p.k + kChunk - 1) / kChunk, cluster_rank() * split.warps() + split.part(warp),
+                         p.cluster * split.warps());
+  if (split.tile(warp) < tiles) {
+    shrink_tile<T>(p, w, first_rank + split.tile(warp) * kTileRanks, chunks, x, of_warps + warp * kTileFloats);
+  }
 }
 
 // Requests this block's columns of A for the L2 cache: shrink_tiles() may only load a part of them early.
@@ -83,24 +92,25 @@ __device__ inline float inner_factor(const LoraDecodeParams& p, int row) {
   return p.scale * rsqrtf(warp_sum(sum) / static_cast<float>(p.k) + p.epsilon);
 }
 
-// The sums of this block go to all blocks of the cluster, `ranks` rows of eight.
-__device__ inline void send_inner(const LoraDecodeParams& p, const LoraSums& sums, int ranks, int buffer,
+// The sums of this block go to all blocks of the cluster, `tiles` times 16 rows of eight.
+__device__ inline void send_inner(const LoraDecodeParams& p, const LoraSums& sums, int tiles, int buffer,
                                   uint64_t* barrier) {
-  const auto* of_warps = reinterpret_cast<const float2*>(sums.of_warps);
+  const ShrinkTiles split(tiles);
   auto* to = reinterpret_cast<float2*>(sums.received + (buffer * p.cluster + cluster_rank()) * p.pass_floats());
-#pragma unroll 1
-  for (int i = static_cast<int>(threadIdx.x); i < ranks * kLoraGroup / 2; i += kDecodeThreads) {
-    float2 sum = of_warps[i];
-#pragma unroll
-    for (int warp = 1; warp < kDecodeWarps; ++warp) {
-      const float2 other = of_warps[warp * p.pass_floats() / 2 + i];
-      sum = {sum.x + other.x, sum.y + other.y};
-    }
-#pragma unroll 4
-    for (int block = 0; block < p.cluster; ++block)
-      send_cluster(cluster_address(to + i, block), sum, cluster_address(barrier, block));
+  const int i = static_cast<int>(threadIdx.x), tile = i / (kTileFloats / 2), at = i % (kTileFloats / 2);
+  if (tile >= tiles) return;
+  const auto* of_warps = reinterpret_cast<const float2*>(sums.of_warps + tile * split.warps() * kTileFloats) + at;
+  float2 sum = {0, 0};
+#pragma unroll 2
+  for (int warp = 0; warp < split.warps(); ++warp) {
+    const float2 other = of_warps[warp * (kTileFloats / 2)];
+    sum = {sum.x + other.x, sum.y + other.y};
   }
+#pragma unroll 4
+  for (int block = 0; block < p.cluster; ++block)
+    send_cluster(cluster_address(to + i, block), sum, cluster_address(barrier, block));
 }
+static_assert(kDecodeThreads == kPassRanks * kLoraGroup / 2);  // a thread for each two sums
 
 // Adds up what all blocks have sent.
 __device__ inline void receive_inner(const LoraDecodeParams& p, const LoraSums& sums, int first_rank, int ranks,

@@ -13,6 +13,8 @@ const Kernel<LoraOp>& cuda_lora_decode();
 
 inline constexpr int kLoraGroup = 8;  // rows
 inline constexpr int kDecodeThreads = 256, kDecodeWarps = kDecodeThreads / 32;
+inline constexpr int kTileRanks = 16;  // rows of A in a tensor-core product
+inline constexpr int kTileFloats = kTileRanks * kLoraGroup;
 inline constexpr int kPassRanks = 64;       // rows of A that are computed at once
 inline constexpr int kTileColumns = 64;     // of a part of y, of a warp
 inline constexpr int kMostDecodeRows = 64;  // find_lora_group() has a bit for each
@@ -35,7 +37,7 @@ struct LoraDecodeParams {
   size_t shared_bytes() const {
     const int buffers = most_rank > kPassRanks ? 2 : 1;
     return sizeof(float) *
-           static_cast<size_t>((kDecodeWarps + buffers * cluster) * pass_floats() + most_rank * kLoraGroup);
+           static_cast<size_t>(kDecodeWarps * kTileFloats + buffers * cluster * pass_floats() + most_rank * kLoraGroup);
   }
 };
 
