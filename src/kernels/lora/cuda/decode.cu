@@ -31,12 +31,12 @@ __global__ void __launch_bounds__(kDecodeThreads, 2) lora_decode(const __grid_co
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL              // never launched elsewhere
   static_assert(kDecodeWarps == kLoraGroup);  // a warp for the factor of each row
   allow_dependents();
-  const LoraGroupRows found = find_lora_group(p, kGated);
-  if (found.count == 0) {
-    // The grid may not end before the preceding kernel does, since the next kernel waits for this grid only.
+  // The grid may not end before the preceding kernel does, since the next kernel waits for this grid only.
+  const auto leave = [] {
     if (blockIdx.x == 0) wait_for_predecessors();
-    return;
-  }
+  };
+  const LoraGroupRows found = find_lora_group(p);
+  if (found.count == 0) return leave();
   extern __shared__ float memory[];
   __shared__ alignas(16) uint32_t words[sizeof(LoraWeights) / sizeof(uint32_t)];
   __shared__ alignas(8) uint64_t barriers[2];
@@ -54,7 +54,8 @@ __global__ void __launch_bounds__(kDecodeThreads, 2) lora_decode(const __grid_co
     publish_barriers();
   }
   __syncthreads();
-  const auto& w = reinterpret_cast<const LoraWeights&>(words);
+  const auto& w = reinterpret_cast<const LoraWeights&>(words);  // without matrices all zero
+  if (!kGated && w.a == nullptr) return leave();
   const LoraSums sums(p, memory);
   if (w.rank > 0) {
     cluster_arrive();

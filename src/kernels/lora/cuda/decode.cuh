@@ -22,7 +22,7 @@ struct LoraSums {
 };
 
 struct LoraGroupRows {
-  const LoraWeights* weights = nullptr;  // null: the layer stays as it is
+  const LoraWeights* weights = nullptr;  // null: the rows have no adapter
   int count = 0;                         // 0: the cluster has no work
   int block = 0, blocks = 1;             // this one among those that divide the columns of y
   uint64_t rows = 0;                     // a bit for each; the first `count` count
@@ -33,23 +33,21 @@ struct LoraGroupRows {
   }
 };
 
-// Eight rows of an adapter are a group, and the clusters of the first ones compute it. For whole warps. Host copies
-// have written both tables before the step, so this need not wait for other kernels.
-__device__ inline LoraGroupRows find_lora_group(const LoraDecodeParams& p, bool gated) {
+// Eight rows of an adapter, or without one, are a group, and the clusters of the first ones compute it. For whole
+// warps. Host copies have written the rows' adapters and the table before the step, so this need not wait for other
+// kernels.
+__device__ inline LoraGroupRows find_lora_group(const LoraDecodeParams& p) {
   const int lane = static_cast<int>(threadIdx.x) % 32, own = static_cast<int>(blockIdx.x) >> (31 - __clz(p.cluster));
   const int adapter = p.adapters[own];
   const auto same = [&](int row) {
     return uint64_t{__ballot_sync(~0u, row < p.rows && p.adapters[min(row, p.rows - 1)] == adapter)};
   };
-  const uint64_t bit = uint64_t{1} << own;
   uint64_t rows = same(lane) | same(lane + 32) << 32;
-  const LoraWeights* w = adapter >= 0 ? p.table + adapter : nullptr;
-  if (w == nullptr || w->a == nullptr) return {nullptr, gated ? 1 : 0, cluster_rank(), p.cluster, bit};
-  const int before = __popcll(rows & (bit - 1)), index = before % kLoraGroup;
+  const int before = __popcll(rows & ((uint64_t{1} << own) - 1)), index = before % kLoraGroup;
   for (int i = index; i < before; ++i) rows &= rows - 1;  // those of earlier groups
-  const int count = min(kLoraGroup, __popcll(rows));
-  const int splits = min(count, p.splits);
-  return {w, index < splits ? count : 0, index * p.cluster + cluster_rank(), splits * p.cluster, rows};
+  const int count = min(kLoraGroup, __popcll(rows)), splits = min(count, p.splits);
+  return {adapter >= 0 ? p.table + adapter : nullptr, index < splits ? count : 0, index * p.cluster + cluster_rank(),
+          splits * p.cluster, rows};
 }
 
 // This block's part of `count` pieces of work.
