@@ -16,6 +16,7 @@ struct AdapterTable {
   DType format = DType::F32;       // of the matrices
   std::vector<int64_t> ranks;      // by site: the largest of an adapter, over all parts; 0: none has matrices for it
   std::vector<uint8_t> planned;    // by site: an adapter may have some; buffers and workspace are planned for them
+  const LoraWeights* of_site(int site) const { return weights + int64_t{site} * kSlots; }
 };
 
 }  // namespace millrace

@@ -101,7 +101,7 @@ void Ops::embed_tokens(const EmbeddingOp::Args& a) {
                 .chosen = a.chosen,
                 .scale = a.scale,
                 .adapters = row_adapters_.data(),
-                .table = adapters_->weights + AdapterTable::kEmbeddingSite * AdapterTable::kSlots,
+                .table = adapters_->of_site(AdapterTable::kEmbeddingSite),
                 .y = a.out});
 }
 

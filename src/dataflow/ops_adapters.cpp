@@ -1,4 +1,6 @@
 // Low-rank adapters behind linear layers and mixtures.
+#include <algorithm>
+
 #include "dataflow/buckets.h"
 #include "dataflow/ops.h"
 
@@ -46,6 +48,14 @@ Ops::AdaptedInput Ops::launch_base(const NormOp::Args& norm, const Linear& linea
   return {norm.out};
 }
 
+const Linear* Ops::adapted_behind(const Linear& linear) const {
+  auto at = std::find(adapted_.begin(), adapted_.end(), &linear);
+  while (at != adapted_.end() && ++at != adapted_.end()) {
+    if (adapts(**at)) return *at;
+  }
+  return nullptr;
+}
+
 void Ops::add_adapters(const AdaptedInput& input, const Linear& linear, Matrix y, Matrix feed) {
   MR_ASSERT(std::ssize(row_adapters_) >= input.x.rows);
   LoraOp::Args args{.format = adapters_->format,
@@ -56,9 +66,15 @@ void Ops::add_adapters(const AdaptedInput& input, const Linear& linear, Matrix y
                     .squares = input.squares,
                     .epsilon = input.epsilon,
                     .feed = feed};
-  if (!is_dry()) {  // no table is allocated in a dry pass
-    args.table = adapters_->weights + int64_t{linear.site} * AdapterTable::kSlots;
+  if (is_dry()) {  // no table is allocated
+    if (std::find(adapted_.begin(), adapted_.end(), &linear) == adapted_.end()) adapted_.push_back(&linear);
+  } else {
+    args.table = adapters_->of_site(linear.site);
     args.most_rank = adapters_->ranks[static_cast<size_t>(linear.site)];
+    if (const Linear* next = adapted_behind(linear)) {
+      args.next = adapters_->of_site(next->site);
+      args.next_k = next->k;
+    }
   }
   if (feed.cols > 0) args.gate_group = static_cast<int32_t>(linear.parts[0].weights.layout->gate_group());
   call<LoraOp>(adapter_problem(linear, input.x.rows), args);
@@ -67,7 +83,6 @@ void Ops::add_adapters(const AdaptedInput& input, const Linear& linear, Matrix y
 void Ops::add_adapters(Matrix x, const Grouped& g, const Routing& routing, Matrix y) {
   if (routing.rows == 0) return;
   MR_ASSERT(std::ssize(row_adapters_) >= routing.rows);
-  const auto first = int64_t{g.site} * AdapterTable::kSlots;
   call<GroupedLoraOp>(
       {adapters_->format, bucket_rows(routing.rows), routing.per_row, g.weights.n, g.weights.k, g.site_parts, g.sum},
       {.format = adapters_->format,
@@ -75,7 +90,7 @@ void Ops::add_adapters(Matrix x, const Grouped& g, const Routing& routing, Matri
        .routing = routing,
        .parts = g.site_parts,
        .adapters = row_adapters_.data(),
-       .table = is_dry() ? nullptr : adapters_->weights + first,
+       .table = is_dry() ? nullptr : adapters_->of_site(g.site),
        .sum = g.sum,
        .y = y});
 }

@@ -26,6 +26,8 @@ class GpuLora {
     if (batch_.problem.embedding) args.ids = {ids_.as<int32_t>(), batch_.ids.size()};
     args.chosen = chosen_.as<int32_t>();
     if (most_rank) args.most_rank = batch_.most_rank();
+    args.next = args.table;  // fetching ahead changes no results
+    args.next_k = batch_.problem.k;
     return args;
   }
 

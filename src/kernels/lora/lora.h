@@ -32,7 +32,7 @@ struct LoraWeights {
       return column + (group == 0 ? c : c / group * 2 * group + c % group);
     }
   };
-  const std::byte* a = nullptr;  // [rank][k]; of an embedding [k][rank]; null: this layer has no adapter
+  const std::byte* a = nullptr;  // [rank][k]; of an embedding [k][rank]; null: no adapter, and the rest is 0
   const std::byte* b = nullptr;  // the parts' transposed B, [part.rank][part.cols] each; the scale is included
   int32_t rank = 0;              // sum over the parts
   int32_t parts = 0;
@@ -75,6 +75,9 @@ struct LoraOp {
     const LoraWeights* table = nullptr;  // of this layer, by adapter; in device memory
     Matrix y;                            // [rows, n]
     int64_t most_rank = 0;               // largest sum of ranks of an adapter for this layer; 0: unknown
+    // Of the layer whose adapters are computed next; null: unknown. A kernel may fetch its A ahead, [rank][next_k].
+    const LoraWeights* next = nullptr;
+    int64_t next_k = 0;
     // Second half of a shared norm or null: x is NormAhead::scaled of LinearOp, and the kernel divides A x by the root
     // mean square of the row. Only for kernels with shares_between().
     const float* squares = nullptr;  // [rows][k / NormAhead::kPart]

@@ -12,6 +12,9 @@ namespace {
 // Rows start at multiples of 16 bytes.
 bool is_aligned(const Matrix& m) { return m.stride % 8 == 0 && reinterpret_cast<uintptr_t>(m.data) % 16 == 0; }
 
+// Bytes of the next layer's A to fetch ahead: a part of the L2 cache that leaves room for what streams through it.
+constexpr int64_t kMostAhead = int64_t{16} << 20;
+
 constexpr int kCluster = 4;  // blocks; eight were 5 % slower with 32 adapters (docs/lora.md)
 
 // As many clusters as give each warp one tile of columns.
@@ -49,6 +52,7 @@ class CudaLoraDecode final : public Kernel<LoraOp> {
       return cuda_lora_any().run(a, executor);
     }
     const int64_t rank = a.most_rank > 0 ? a.most_rank : a.parts * LoraWeights::kMostRank;
+    const bool ahead = a.next_k % 8 == 0;  // rows are multiples of 16 bytes
     const LoraDecodeParams params{.table = a.table,
                                   .adapters = a.adapters,
                                   .x = cuda_matrix(a.x),
@@ -64,7 +68,10 @@ class CudaLoraDecode final : public Kernel<LoraOp> {
                                   .gate_group = a.gate_group,
                                   .splits = splits_of(gated ? a.feed.cols : a.y.cols),
                                   .most_rank = static_cast<int>((rank + 15) / 16 * 16),
-                                  .wide = is_aligned(a.y)};
+                                  .wide = is_aligned(a.y),
+                                  .next = ahead ? a.next : nullptr,
+                                  .next_row_bytes = static_cast<int>(a.next_k * 2),
+                                  .most_next_bytes = static_cast<int>(kMostAhead / a.y.rows / 16 * 16)};
     MR_ASSERT(!gated || (params.wide && is_aligned(a.feed) && a.gate_group % 8 == 0));
     check_launch(launch_lora_decode(params, a.format, cuda_launch(executor)), "starting lora");
   }

@@ -1,8 +1,6 @@
 #include "kernels/lora/cuda/decode_expand.cuh"
 #include "kernels/lora/cuda/decode_shrink.cuh"
 
-#include <iterator>
-
 namespace millrace {
 namespace {
 
@@ -38,15 +36,15 @@ __global__ void __launch_bounds__(kDecodeThreads, 2) lora_decode(const __grid_co
   const LoraGroupRows found = find_lora_group(p);
   if (found.count == 0) return leave();
   extern __shared__ float memory[];
-  __shared__ alignas(16) uint32_t words[sizeof(LoraWeights) / sizeof(uint32_t)];
+  constexpr int kWords = sizeof(LoraWeights) / sizeof(uint32_t);
+  __shared__ alignas(16) uint32_t words[2 * kWords];  // this layer's and the next one's matrices
   __shared__ alignas(8) uint64_t barriers[2];
   __shared__ float factors[kLoraGroup];
   __shared__ alignas(8) uint8_t group_bytes[sizeof(LoraGroupRows)];  // not in registers, which are all in use
   auto& group = reinterpret_cast<LoraGroupRows&>(group_bytes);
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, group_row = thread % 32 / 4;
-  if (thread < static_cast<int>(std::size(words))) {
-    words[thread] = found.weights != nullptr ? reinterpret_cast<const uint32_t*>(found.weights)[thread] : 0;
-  }
+  if (thread < kWords) words[thread] = found.adapter >= 0 ? word_of(p.table + found.adapter, thread) : 0;
+  copy_next(p, found.adapter, words + kWords);
   if (thread == 0) {
     group = found;
     init_barrier(barriers, 1);
@@ -54,8 +52,12 @@ __global__ void __launch_bounds__(kDecodeThreads, 2) lora_decode(const __grid_co
     publish_barriers();
   }
   __syncthreads();
-  const auto& w = reinterpret_cast<const LoraWeights&>(words);  // without matrices all zero
-  if (!kGated && w.a == nullptr) return leave();
+  const auto* both = reinterpret_cast<const LoraWeights*>(words);  // without matrices all zero
+  const LoraWeights &w = both[0], &next = both[1];
+  if (!kGated && w.a == nullptr) {
+    prefetch_next(p, group, next);
+    return leave();
+  }
   const LoraSums sums(p, memory);
   if (w.rank > 0) {
     cluster_arrive();
@@ -63,6 +65,7 @@ __global__ void __launch_bounds__(kDecodeThreads, 2) lora_decode(const __grid_co
     prefetch_b<T>(group, w);
     shrink_group<T>(p, w, group, sums, barriers);
   }
+  prefetch_next(p, group, next);
   wait_for_predecessors();
   const auto finish_shrink = [&] {
     if (w.rank == 0) return;

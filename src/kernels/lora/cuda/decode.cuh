@@ -22,10 +22,10 @@ struct LoraSums {
 };
 
 struct LoraGroupRows {
-  const LoraWeights* weights = nullptr;  // null: the rows have no adapter
-  int count = 0;                         // 0: the cluster has no work
-  int block = 0, blocks = 1;             // this one among those that divide the columns of y
-  uint64_t rows = 0;                     // a bit for each; the first `count` count
+  int adapter = -1;           // in the table; -1: the rows have none
+  int count = 0;              // 0: the cluster has no work
+  int block = 0, blocks = 1;  // this one among those that divide the columns of y
+  uint64_t rows = 0;          // a bit for each; the first `count` count
   __device__ int row(int i) const {
     uint64_t rest = rows;
     for (; i > 0; --i) rest &= rest - 1;
@@ -46,8 +46,7 @@ __device__ inline LoraGroupRows find_lora_group(const LoraDecodeParams& p) {
   const int before = __popcll(rows & ((uint64_t{1} << own) - 1)), index = before % kLoraGroup;
   for (int i = index; i < before; ++i) rows &= rows - 1;  // those of earlier groups
   const int count = min(kLoraGroup, __popcll(rows)), splits = min(count, p.splits);
-  return {adapter >= 0 ? p.table + adapter : nullptr, index < splits ? count : 0, index * p.cluster + cluster_rank(),
-          splits * p.cluster, rows};
+  return {adapter, index < splits ? count : 0, index * p.cluster + cluster_rank(), splits * p.cluster, rows};
 }
 
 // This block's part of `count` pieces of work.
@@ -60,11 +59,46 @@ struct LoraShare {
   }
 };
 
+// Waits for this thread's copies into shared memory.
+__device__ inline void wait_copies() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
 // Requests constant bytes, a multiple of 16, for the L2 cache.
 __device__ inline void prefetch_bytes(const void* from, int bytes) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
 #endif
+}
+
+__device__ inline uint32_t word_of(const LoraWeights* weights, int i) {
+  return reinterpret_cast<const uint32_t*>(weights)[i];
+}
+
+// Copies what the next layer's table has for an adapter, for prefetch_next().
+__device__ inline void copy_next(const LoraDecodeParams& p, int adapter, uint32_t* words) {
+  constexpr int kCopies = sizeof(LoraWeights) / 16;
+  static_assert(kCopies * 16 == sizeof(LoraWeights) && kCopies <= 32);
+  const int i = static_cast<int>(threadIdx.x);
+  if (i >= kCopies) return;
+  const bool has = p.next != nullptr && adapter >= 0;
+  const auto* from = reinterpret_cast<const uint4*>(has ? p.next + adapter : p.table);
+  copy_stream_if(words + 4 * i, from + i, has, evict_normal_policy());
+}
+
+// Requests A of the adapter's next layer, whose blocks may find no room before the kernel in front of them ends.
+__device__ inline void prefetch_next(const LoraDecodeParams& p, const LoraGroupRows& group, const LoraWeights& next) {
+  constexpr int kPiece = 4096;  // of a lane
+  if (threadIdx.x >= 32) return;
+  wait_copies();
+  __syncwarp();
+  if (next.a == nullptr || group.block >= p.cluster) return;
+  const int bytes = min(p.most_next_bytes, next.rank * p.next_row_bytes);
+  const LoraShare pieces((bytes + kPiece - 1) / kPiece, group.block, p.cluster);
+  for (int i = pieces.begin + static_cast<int>(threadIdx.x); i < pieces.end; i += 32)
+    prefetch_bytes(next.a + int64_t{i} * kPiece, min(kPiece, bytes - i * kPiece));
 }
 
 }  // namespace millrace

@@ -30,8 +30,10 @@ struct LoraDecodeParams {
   int half, gate_group;  // of a gated layer: columns of feed; as in LoraOp::Args
   // Most clusters that divide the columns of y of a group. Each computes A x, which is faster than waiting for it.
   int splits;
-  int most_rank;  // a multiple of 16
-  bool wide;      // rows of y are multiples of 16 bytes
+  int most_rank;                        // a multiple of 16
+  bool wide;                            // rows of y are multiples of 16 bytes
+  const LoraWeights* next;              // as in LoraOp::Args
+  int next_row_bytes, most_next_bytes;  // of its A: of a row, and to fetch ahead for a group
   constexpr int pass_ranks() const { return most_rank < kPassRanks ? most_rank : kPassRanks; }
   constexpr int pass_floats() const { return pass_ranks() * kLoraGroup; }
   size_t shared_bytes() const {
