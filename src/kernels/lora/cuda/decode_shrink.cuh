@@ -6,7 +6,7 @@
 namespace millrace {
 
 inline constexpr int kChunk = 32;  // columns of A that a warp multiplies at a time: 8 of each of 4 lanes
-inline constexpr int kChunks = 7;  // in flight: one that is spilled would have to arrive first
+inline constexpr int kChunks = 8;  // in flight: one that is spilled would have to arrive first
 
 // A pass computes one to four tiles of 16 rows of A. The warps of a block divide the tiles, then those of a tile divide
 // k with the other blocks: one short loop for all ranks, since code that runs once costs by its length.
