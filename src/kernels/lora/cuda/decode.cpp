@@ -15,12 +15,12 @@ bool is_aligned(const Matrix& m) { return m.stride % 8 == 0 && reinterpret_cast<
 // Bytes of the next layer's A to fetch ahead: a part of the L2 cache that leaves room for what streams through it.
 constexpr int64_t kMostAhead = int64_t{16} << 20;
 
-constexpr int kCluster = 4;  // blocks; eight were 5 % slower with 32 adapters (docs/lora.md)
-
-// As many clusters as give each warp one tile of columns.
-int splits_of(int64_t columns) {
-  constexpr int64_t kOfCluster = int64_t{kTileColumns} * kDecodeWarps * kCluster;
-  return static_cast<int>(std::min<int64_t>(kLoraGroup, (columns + kOfCluster - 1) / kOfCluster));
+// As many clusters, up to one for each row of a group, as give each warp one tile of columns.
+int log_splits_of(int64_t columns) {
+  constexpr int64_t kOfCluster = int64_t{kTileColumns} * kDecodeWarps * kLoraCluster;
+  int log = 0;
+  while ((2 << log) <= kLoraGroup && kOfCluster << log < columns) ++log;
+  return log;
 }
 
 class CudaLoraDecode final : public Kernel<LoraOp> {
@@ -61,12 +61,12 @@ class CudaLoraDecode final : public Kernel<LoraOp> {
                                   .squares = a.squares,
                                   .epsilon = a.epsilon,
                                   .scale = a.scale,
+                                  .inverse_k = 1 / static_cast<float>(a.x.cols),
                                   .rows = static_cast<int>(a.y.rows),
                                   .k = static_cast<int>(a.x.cols),
-                                  .cluster = kCluster,
                                   .half = static_cast<int>(a.feed.cols),
                                   .gate_group = a.gate_group,
-                                  .splits = splits_of(gated ? a.feed.cols : a.y.cols),
+                                  .log_splits = log_splits_of(gated ? a.feed.cols : a.y.cols),
                                   .most_rank = static_cast<int>((rank + 15) / 16 * 16),
                                   .wide = is_aligned(a.y),
                                   .next = ahead ? a.next : nullptr,

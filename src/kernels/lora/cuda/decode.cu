@@ -4,18 +4,18 @@
 namespace millrace {
 namespace {
 
-// inner of the group: what a block computes, it sends to all blocks of the cluster. The last pass is left to receive.
+// inner of the group, with `row` as this lane's: what a block computes, it sends to all blocks of the cluster. The last
+// pass is left to receive.
 template <class T>
-__device__ __forceinline__ void shrink_group(const LoraDecodeParams& p, const LoraWeights& w,
-                                             const LoraGroupRows& group, const LoraSums& sums, uint64_t* barriers) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const T* x = lane / 4 < group.count ? static_cast<const T*>(p.x.data) + group.row(lane / 4) * p.x.stride : nullptr;
+__device__ __forceinline__ void shrink_group(const LoraDecodeParams& p, const LoraWeights& w, int64_t row,
+                                             const LoraSums& sums, uint64_t* barriers) {
+  const T* x = static_cast<const T*>(p.x.data) + row * p.x.stride;
   for (int first = 0; first < w.rank; first += kPassRanks) {
     const int tiles = min(kPassRanks / kTileRanks, (w.rank - first + kTileRanks - 1) / kTileRanks);
     const int buffer = first / kPassRanks % 2;
     if (first > 0) receive_inner(p, sums, first - kPassRanks, kPassRanks, barriers);
     if (threadIdx.x == 0)
-      arrive_expecting(barriers + buffer, static_cast<uint32_t>(p.cluster * tiles * kTileFloats * sizeof(float)));
+      arrive_expecting(barriers + buffer, static_cast<uint32_t>(kLoraCluster * tiles * kTileFloats * sizeof(float)));
     shrink_tiles<T>(p, w, first, tiles, x, sums.of_warps);
     __syncwarp();
     if (first == 0) cluster_wait();  // the other blocks have started
@@ -40,11 +40,13 @@ __global__ void __launch_bounds__(kDecodeThreads, 2) lora_decode(const __grid_co
   __shared__ alignas(16) uint32_t words[2 * kWords];  // this layer's and the next one's matrices
   __shared__ alignas(8) uint64_t barriers[2];
   __shared__ float factors[kLoraGroup];
+  __shared__ int rows[kLoraGroup];
   __shared__ alignas(8) uint8_t group_bytes[sizeof(LoraGroupRows)];  // not in registers, which are all in use
   auto& group = reinterpret_cast<LoraGroupRows&>(group_bytes);
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, group_row = thread % 32 / 4;
   if (thread < kWords) words[thread] = found.adapter >= 0 ? word_of(p.table + found.adapter, thread) : 0;
   copy_next(p, found.adapter, words + kWords);
+  if (thread < kLoraGroup) rows[thread] = found.find_row(thread);
   if (thread == 0) {
     group = found;
     init_barrier(barriers, 1);
@@ -63,21 +65,21 @@ __global__ void __launch_bounds__(kDecodeThreads, 2) lora_decode(const __grid_co
     cluster_arrive();
     prefetch_a<T>(p, w);
     prefetch_b<T>(group, w);
-    shrink_group<T>(p, w, group, sums, barriers);
+    shrink_group<T>(p, w, rows[group_row], sums, barriers);
   }
-  prefetch_next(p, group, next);
   wait_for_predecessors();
   const auto finish_shrink = [&] {
+    prefetch_next(p, group, next);
     if (w.rank == 0) return;
-    const float factor = warp < group.count ? inner_factor(p, group.row(warp)) : 0;
+    const float factor = warp < group.count ? inner_factor(p, rows[warp]) : 0;
     if (thread % 32 == 0) factors[warp] = factor;
     const int last = (w.rank - 1) / kPassRanks * kPassRanks;
     receive_inner(p, sums, last, (w.rank - last + 15) / 16 * 16, barriers);
   };
-  const int row = group_row < group.count ? group.row(group_row) : -1;
-  Y* y = row >= 0 ? static_cast<Y*>(p.y.data) + row * p.y.stride : nullptr;
+  const int64_t row = rows[group_row];
+  Y* y = group_row < group.count ? static_cast<Y*>(p.y.data) + row * p.y.stride : nullptr;
   if constexpr (kGated) {
-    T* feed = static_cast<T*>(p.feed.data) + max(row, 0) * p.feed.stride;
+    T* feed = static_cast<T*>(p.feed.data) + row * p.feed.stride;
     expand_gated<T>(p, group, w, sums.inner, factors, y, feed, finish_shrink);
   } else {
     expand_group<T>(p, group, w, sums.inner, factors, y, finish_shrink);
@@ -94,8 +96,8 @@ CudaError launch_typed(const LoraDecodeParams& params, const CudaLaunch& launch)
         lora_decode<T, Y, kGated>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
     if (raised != cudaSuccess) return raised;
   }
-  return launch_kernel(lora_decode<T, Y, kGated>, dim3(static_cast<unsigned>(params.rows * params.cluster)),
-                       kDecodeThreads, shared, launch, params, params.cluster);
+  return launch_kernel(lora_decode<T, Y, kGated>, dim3(static_cast<unsigned>(params.rows * kLoraCluster)),
+                       kDecodeThreads, shared, launch, params, kLoraCluster);
 }
 
 template <class T>

@@ -18,17 +18,18 @@ struct LoraSums {
   __device__ LoraSums(const LoraDecodeParams& p, float* memory)
       : of_warps(memory),
         received(memory + kDecodeWarps * kTileFloats),
-        inner(received + (p.most_rank > kPassRanks ? 2 : 1) * p.cluster * p.pass_floats()) {}
+        inner(received + (p.most_rank > kPassRanks ? 2 : 1) * kLoraCluster * p.pass_floats()) {}
 };
 
 struct LoraGroupRows {
-  int adapter = -1;           // in the table; -1: the rows have none
-  int count = 0;              // 0: the cluster has no work
-  int block = 0, blocks = 1;  // this one among those that divide the columns of y
-  uint64_t rows = 0;          // a bit for each; the first `count` count
-  __device__ int row(int i) const {
+  int adapter = -1;               // in the table; -1: the rows have none
+  int count = 0;                  // 0: the cluster has no work
+  int block = 0, log_blocks = 0;  // this one among those, as a power of two, that divide the columns of y
+  uint64_t rows = 0;              // a bit for each; the first `count` count
+  // Row i; the last one in the place of missing ones.
+  __device__ int find_row(int i) const {
     uint64_t rest = rows;
-    for (; i > 0; --i) rest &= rest - 1;
+    for (int left = min(i, count - 1); left > 0; --left) rest &= rest - 1;
     return __ffsll(static_cast<long long>(rest)) - 1;
   }
 };
@@ -37,7 +38,7 @@ struct LoraGroupRows {
 // warps. Host copies have written the rows' adapters and the table before the step, so this need not wait for other
 // kernels.
 __device__ inline LoraGroupRows find_lora_group(const LoraDecodeParams& p) {
-  const int lane = static_cast<int>(threadIdx.x) % 32, own = static_cast<int>(blockIdx.x) >> (31 - __clz(p.cluster));
+  const int lane = static_cast<int>(threadIdx.x) % 32, own = static_cast<int>(blockIdx.x) >> kLogCluster;
   const int adapter = p.adapters[own];
   const auto same = [&](int row) {
     return uint64_t{__ballot_sync(~0u, row < p.rows && p.adapters[min(row, p.rows - 1)] == adapter)};
@@ -45,15 +46,16 @@ __device__ inline LoraGroupRows find_lora_group(const LoraDecodeParams& p) {
   uint64_t rows = same(lane) | same(lane + 32) << 32;
   const int before = __popcll(rows & ((uint64_t{1} << own) - 1)), index = before % kLoraGroup;
   for (int i = index; i < before; ++i) rows &= rows - 1;  // those of earlier groups
-  const int count = min(kLoraGroup, __popcll(rows)), splits = min(count, p.splits);
-  return {adapter, index < splits ? count : 0, index * p.cluster + cluster_rank(), splits * p.cluster, rows};
+  const int count = min(kLoraGroup, __popcll(rows)), log_splits = min(31 - __clz(count), p.log_splits);
+  return {adapter, index >> log_splits == 0 ? count : 0, index * kLoraCluster + cluster_rank(),
+          log_splits + kLogCluster, rows};
 }
 
-// This block's part of `count` pieces of work.
+// This block's part of `count` pieces of work, which 1 << log blocks divide.
 struct LoraShare {
   int begin, end;
-  __device__ LoraShare(int count, int index, int of) {
-    const int each = (count + of - 1) / of;
+  __device__ LoraShare(int count, int index, int log) {
+    const int each = (count + (1 << log) - 1) >> log;
     begin = min(count, index * each);
     end = min(count, begin + each);
   }
@@ -94,9 +96,10 @@ __device__ inline void prefetch_next(const LoraDecodeParams& p, const LoraGroupR
   if (threadIdx.x >= 32) return;
   wait_copies();
   __syncwarp();
-  if (next.a == nullptr || group.block >= p.cluster) return;
+  if (next.a == nullptr || group.block >= kLoraCluster) return;
   const int bytes = min(p.most_next_bytes, next.rank * p.next_row_bytes);
-  const LoraShare pieces((bytes + kPiece - 1) / kPiece, group.block, p.cluster);
+  const LoraShare pieces((bytes + kPiece - 1) / kPiece, group.block, kLogCluster);
+#pragma unroll 1
   for (int i = pieces.begin + static_cast<int>(threadIdx.x); i < pieces.end; i += 32)
     prefetch_bytes(next.a + int64_t{i} * kPiece, min(kPiece, bytes - i * kPiece));
 }

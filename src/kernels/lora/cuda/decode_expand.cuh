@@ -15,11 +15,12 @@ struct LoraTile {
 };
 
 __device__ inline LoraShare tiles_of_block(const LoraGroupRows& group, int columns) {
-  return {(columns + kTileColumns - 1) / kTileColumns, group.block, group.blocks};
+  return {(columns + kTileColumns - 1) / kTileColumns, group.block, group.log_blocks};
 }
 
 // The i-th tile of this block.
 __device__ inline LoraTile find_tile(const LoraGroupRows& group, const LoraWeights& w, int i) {
+#pragma unroll 1
   for (int part = 0; part < w.parts; ++part) {
     const LoraShare share = tiles_of_block(group, w.part[part].cols);
     if (i < share.end - share.begin) return {part, share.begin + i};
@@ -36,12 +37,14 @@ __device__ __forceinline__ bool moves_b_by_eights(const LoraWeights::Part& part,
 // Requests this block's columns of all B for the L2 cache.
 template <class T>
 __device__ inline void prefetch_b(const LoraGroupRows& group, const LoraWeights& w) {
+#pragma unroll 1
   for (int i = 0; i < w.parts; ++i) {
     const LoraWeights::Part& part = w.part[i];
     const T* b = reinterpret_cast<const T*>(w.b) + part.at;
     const LoraShare share = tiles_of_block(group, part.cols);
     const int begin = share.begin * kTileColumns, end = min(part.cols, share.end * kTileColumns);
     if (begin >= end || !moves_b_by_eights(part, b)) continue;
+#pragma unroll 1
     for (int j = static_cast<int>(threadIdx.x); j < part.rank; j += kDecodeThreads)
       prefetch_bytes(b + int64_t{j} * part.cols + begin, (end - begin) * static_cast<int>(sizeof(T)));
   }

@@ -19,6 +19,18 @@ struct ShrinkTiles {
 };
 static_assert(kDecodeWarps == 8 && kPassRanks == 4 * kTileRanks);
 
+// A branch in front of the wait, which is always taken: past one, the assembler does not move the loads before it.
+__device__ __forceinline__ void wait_behind_loads(int above_zero) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{\n.reg .pred never;\nsetp.le.s32 never, %0, 0;\n@never bra passed;\ngriddepcontrol.wait;\npassed:\n}" ::"r"(
+          above_zero)
+      : "memory");
+#else
+  wait_for_predecessors();
+#endif
+}
+
 // Partial sums of this warp for its tile of A, which begins at `first_rank`. A is constant, so its first chunks are
 // requested before the preceding kernel ends.
 template <class T>
@@ -26,25 +38,23 @@ __device__ __forceinline__ void shrink_tile(const LoraDecodeParams& p, const Lor
                                             const LoraShare& chunks, const T* x, float* sums_of_warp) {
   const int lane = static_cast<int>(threadIdx.x) % 32, row = lane / 4, first_column = lane % 4 * 8;
   const uint64_t policy = evict_normal_policy();
-  const int low_rank = first_rank + row;
-  const bool has_low = low_rank < w.rank, has_high = low_rank + 8 < w.rank;
-  const T* low = reinterpret_cast<const T*>(w.a) + int64_t{low_rank} * p.k + first_column;
-  const T* high = low + int64_t{8} * p.k;
+  // The last row in the place of missing ones, whose sums nobody reads.
+  const auto rank = [&](int i) { return reinterpret_cast<const T*>(w.a) + int64_t{min(i, w.rank - 1)} * p.k; };
+  const T *low = rank(first_rank + row) + first_column, *high = rank(first_rank + row + 8) + first_column;
+  const int behind = min(chunks.end * kChunk, p.k) - first_column;
   float sums[2][4] = {};  // two, since a product waits for the one before it that adds to the same
 #pragma unroll 1
   for (int first = chunks.begin; first < chunks.end; first += kChunks) {
     uint4 lows[kChunks], highs[kChunks], xs[kChunks];
     const auto column = [&](int i) { return (first + i) * kChunk; };
-    const auto is_live = [&](int i) { return first + i < chunks.end && column(i) + first_column < p.k; };
 #pragma unroll
     for (int i = 0; i < kChunks; ++i) {
-      lows[i] = load_stream_if(low + column(i), has_low && is_live(i), policy);
-      highs[i] = load_stream_if(high + column(i), has_high && is_live(i), policy);
+      lows[i] = load_stream_if(low + column(i), column(i) < behind, policy);
+      highs[i] = load_stream_if(high + column(i), column(i) < behind, policy);
     }
-    wait_for_predecessors();
+    wait_behind_loads(chunks.end);
 #pragma unroll
-    for (int i = 0; i < kChunks; ++i)
-      xs[i] = load_shared_input_if(x + first_column + column(i), x != nullptr && is_live(i));
+    for (int i = 0; i < kChunks; ++i) xs[i] = load_shared_input_if(x + first_column + column(i), column(i) < behind);
 #pragma unroll
     for (int i = 0; i < kChunks; ++i) {
       mma<T>(sums[0], lows[i].x, highs[i].x, lows[i].y, highs[i].y, xs[i].x, xs[i].y);
@@ -63,7 +73,7 @@ __device__ __forceinline__ void shrink_tiles(const LoraDecodeParams& p, const Lo
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const ShrinkTiles split(tiles);
   const LoraShare chunks((p.k + kChunk - 1) / kChunk, cluster_rank() * split.warps() + split.part(warp),
-                         p.cluster * split.warps());
+                         kLogCluster + split.log_warps);
   if (split.tile(warp) < tiles) {
     shrink_tile<T>(p, w, first_rank + split.tile(warp) * kTileRanks, chunks, x, of_warps + warp * kTileFloats);
   }
@@ -72,9 +82,10 @@ __device__ __forceinline__ void shrink_tiles(const LoraDecodeParams& p, const Lo
 // Requests this block's columns of A for the L2 cache: shrink_tiles() may only load a part of them early.
 template <class T>
 __device__ inline void prefetch_a(const LoraDecodeParams& p, const LoraWeights& w) {
-  const LoraShare chunks((p.k + kChunk - 1) / kChunk, cluster_rank(), p.cluster);
+  const LoraShare chunks((p.k + kChunk - 1) / kChunk, cluster_rank(), kLogCluster);
   const int begin = chunks.begin * kChunk, end = min(p.k, chunks.end * kChunk);
   if (begin >= end) return;
+#pragma unroll 1
   for (int rank = static_cast<int>(threadIdx.x); rank < w.rank; rank += kDecodeThreads) {
     prefetch_bytes(reinterpret_cast<const T*>(w.a) + int64_t{rank} * p.k + begin,
                    (end - begin) * static_cast<int>(sizeof(T)));
@@ -87,16 +98,19 @@ __device__ inline float inner_factor(const LoraDecodeParams& p, int row) {
   const int parts = p.k / 16;
   const float* squares = p.squares + int64_t{row} * parts;
   float sum = 0;
-#pragma unroll 8
-  for (int i = static_cast<int>(threadIdx.x) % 32; i < parts; i += 32) sum += __ldcg(squares + i);
-  return p.scale * rsqrtf(warp_sum(sum) / static_cast<float>(p.k) + p.epsilon);
+#pragma unroll 1
+  for (int first = static_cast<int>(threadIdx.x) % 32; first < parts; first += 256) {
+#pragma unroll
+    for (int i = 0; i < 256; i += 32) sum += first + i < parts ? __ldcg(squares + first + i) : 0;
+  }
+  return p.scale * rsqrtf(warp_sum(sum) * p.inverse_k + p.epsilon);
 }
 
 // The sums of this block go to all blocks of the cluster, `tiles` times 16 rows of eight.
 __device__ inline void send_inner(const LoraDecodeParams& p, const LoraSums& sums, int tiles, int buffer,
                                   uint64_t* barrier) {
   const ShrinkTiles split(tiles);
-  auto* to = reinterpret_cast<float2*>(sums.received + (buffer * p.cluster + cluster_rank()) * p.pass_floats());
+  auto* to = reinterpret_cast<float2*>(sums.received + (buffer * kLoraCluster + cluster_rank()) * p.pass_floats());
   const int i = static_cast<int>(threadIdx.x), tile = i / (kTileFloats / 2), at = i % (kTileFloats / 2);
   if (tile >= tiles) return;
   const auto* of_warps = reinterpret_cast<const float2*>(sums.of_warps + tile * split.warps() * kTileFloats) + at;
@@ -106,8 +120,8 @@ __device__ inline void send_inner(const LoraDecodeParams& p, const LoraSums& sum
     const float2 other = of_warps[warp * (kTileFloats / 2)];
     sum = {sum.x + other.x, sum.y + other.y};
   }
-#pragma unroll 4
-  for (int block = 0; block < p.cluster; ++block)
+#pragma unroll
+  for (int block = 0; block < kLoraCluster; ++block)
     send_cluster(cluster_address(to + i, block), sum, cluster_address(barrier, block));
 }
 static_assert(kDecodeThreads == kPassRanks * kLoraGroup / 2);  // a thread for each two sums
@@ -117,12 +131,12 @@ __device__ inline void receive_inner(const LoraDecodeParams& p, const LoraSums& 
                                      uint64_t* barriers) {
   const int pass = first_rank / kPassRanks, buffer = pass % 2;
   wait_barrier_cluster(barriers + buffer, static_cast<uint32_t>(pass / 2 % 2));
-  const float* received = sums.received + buffer * p.cluster * p.pass_floats();
+  const float* received = sums.received + buffer * kLoraCluster * p.pass_floats();
 #pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < ranks * kLoraGroup; i += kDecodeThreads) {
     float sum = 0;
-#pragma unroll 4
-    for (int block = 0; block < p.cluster; ++block) sum += received[block * p.pass_floats() + i];
+#pragma unroll
+    for (int block = 0; block < kLoraCluster; ++block) sum += received[block * p.pass_floats() + i];
     sums.inner[first_rank * kLoraGroup + i] = sum;
   }
   __syncthreads();

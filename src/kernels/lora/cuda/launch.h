@@ -11,7 +11,8 @@ const Kernel<LoraOp>& cuda_lora_any();  // any problem; two launches
 // each multiprocessor, which leaves room for a block of the next kernel to request its weights.
 const Kernel<LoraOp>& cuda_lora_decode();
 
-inline constexpr int kLoraGroup = 8;  // rows
+inline constexpr int kLoraGroup = 8;                                    // rows
+inline constexpr int kLogCluster = 2, kLoraCluster = 1 << kLogCluster;  // blocks; eight were slower (docs/lora.md)
 inline constexpr int kDecodeThreads = 256, kDecodeWarps = kDecodeThreads / 32;
 inline constexpr int kTileRanks = 16;  // rows of A in a tensor-core product
 inline constexpr int kTileFloats = kTileRanks * kLoraGroup;
@@ -24,12 +25,12 @@ struct LoraDecodeParams {
   const int32_t* adapters;
   CudaMatrix x, y, feed;  // feed: of a gated layer
   const float* squares;   // as in LoraOp::Args
-  float epsilon, scale;
+  float epsilon, scale, inverse_k;
   int rows, k;
-  int cluster;           // blocks: a power of two, at most 8
   int half, gate_group;  // of a gated layer: columns of feed; as in LoraOp::Args
-  // Most clusters that divide the columns of y of a group. Each computes A x, which is faster than waiting for it.
-  int splits;
+  // Most clusters, as a power of two, that divide the columns of y of a group. Each computes A x, which is faster than
+  // waiting for it.
+  int log_splits;
   int most_rank;                        // a multiple of 16
   bool wide;                            // rows of y are multiples of 16 bytes
   const LoraWeights* next;              // as in LoraOp::Args
@@ -38,8 +39,8 @@ struct LoraDecodeParams {
   constexpr int pass_floats() const { return pass_ranks() * kLoraGroup; }
   size_t shared_bytes() const {
     const int buffers = most_rank > kPassRanks ? 2 : 1;
-    return sizeof(float) *
-           static_cast<size_t>(kDecodeWarps * kTileFloats + buffers * cluster * pass_floats() + most_rank * kLoraGroup);
+    return sizeof(float) * static_cast<size_t>(kDecodeWarps * kTileFloats + buffers * kLoraCluster * pass_floats() +
+                                               most_rank * kLoraGroup);
   }
 };
 
