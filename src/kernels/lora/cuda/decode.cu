@@ -56,6 +56,7 @@ __global__ void __launch_bounds__(kDecodeThreads, 2) lora_decode(const __grid_co
   __syncthreads();
   const auto* both = reinterpret_cast<const LoraWeights*>(words);  // without matrices all zero
   const LoraWeights &w = both[0], &next = both[1];
+  const bool is_wide = kGated || moves_by_eights<T>(p, w);
   if (!kGated && w.a == nullptr) {
     prefetch_next(p, group, next);
     return leave();
@@ -82,7 +83,10 @@ __global__ void __launch_bounds__(kDecodeThreads, 2) lora_decode(const __grid_co
     T* feed = static_cast<T*>(p.feed.data) + row * p.feed.stride;
     expand_gated<T>(p, group, w, sums.inner, factors, y, feed, finish_shrink);
   } else {
-    expand_group<T>(p, group, w, sums.inner, factors, y, finish_shrink);
+    const auto expand = [&](auto wide) {
+      expand_group<decltype(wide)::value, T>(group, w, sums.inner, factors, y, finish_shrink);
+    };
+    is_wide ? expand(std::true_type()) : expand(std::false_type());
   }
 #endif
 }

@@ -56,12 +56,12 @@ struct BStep {
   static __device__ int row(int i) { return static_cast<int>(threadIdx.x) % 4 * 2 + i % 2 + i / 2 * 8; }
 };
 
-// kWide: all rows of B are multiples of 16 bytes.
+// kWide: moves_by_eights().
 template <bool kWide, class T>
 __device__ __forceinline__ BStep load_b(const LoraWeights::Part& part, const T* b, int tile, int step) {
   const int column = tile * kTileColumns + static_cast<int>(threadIdx.x) % 32 / 4 * 8;
   BStep loaded;
-  if (kWide || moves_b_by_eights(part, b)) {
+  if constexpr (kWide) {
     const uint64_t policy = evict_normal_policy();
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -150,62 +150,70 @@ struct RawEight {
 };
 
 // Eight columns of y to which a lane adds, those of a part from `own` on.
-template <class Y>
+template <bool kWide, class Y>
 class AddedEight {
  public:
-  __device__ __forceinline__ AddedEight(Y* y, const LoraWeights::Part& part, int own, bool wide)
-      : y_(y), part_(part), own_(own) {
+  __device__ __forceinline__ AddedEight(Y* y, const LoraWeights::Part& part, int own) : part_(part), own_(own) {
     if (y == nullptr || own >= part.cols) return;
-    const int column = part.column_of(own);
-    y_ += column;
-    wide_ = wide && own + 8 <= part.cols && part.group % 8 == 0 && column % 8 == 0;
-    narrow_ = !wide_;
-    if (wide_) before_.load(y_);
+    y_ = y + part.column_of(own);
+    if constexpr (kWide) before_.load(y_);
   }
   __device__ __forceinline__ void add(const float* values) const {
-    if (wide_) {
+    if (y_ == nullptr) return;
+    if constexpr (kWide) {
       Eight v;
 #pragma unroll
       for (int i = 0; i < 8; ++i) v.at[i] = before_.get(i) + values[i];
       narrow(y_, v);
-    }
-    if (!narrow_) return;
+    } else {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      if (own_ + i >= part_.cols) return;
-      Y* to = y_ + (part_.column_of(own_ + i) - part_.column_of(own_));
-      *to = from_float<Y>(to_float(*to) + values[i]);
+      for (int i = 0; i < 8; ++i) {
+        if (own_ + i >= part_.cols) return;
+        Y* to = y_ + (part_.column_of(own_ + i) - part_.column_of(own_));
+        *to = from_float<Y>(to_float(*to) + values[i]);
+      }
     }
   }
 
  private:
-  Y* y_;
+  Y* y_ = nullptr;
   const LoraWeights::Part& part_;
   int own_;
-  bool wide_ = false, narrow_ = false;
   RawEight<Y> before_;
 };
 
+// Whether B and y can be moved by eights in all parts.
+template <class T>
+__device__ inline bool moves_by_eights(const LoraDecodeParams& p, const LoraWeights& w) {
+  bool wide = p.wide;
+#pragma unroll 1
+  for (int i = 0; i < w.parts; ++i) {
+    const LoraWeights::Part& part = w.part[i];
+    wide = wide && moves_b_by_eights(part, reinterpret_cast<const T*>(w.b) + part.at) && part.column % 8 == 0 &&
+           part.group % 8 == 0;
+  }
+  return wide;
+}
+
 // y += B inner, of a lane whose row of y begins at `y`; null: it has none. `begin()` is called once by all threads,
 // after the first B and y were requested and before inner is read.
-template <class T, class Y, class Begin>
-__device__ __forceinline__ void expand_group(const LoraDecodeParams& p, const LoraGroupRows& group,
-                                             const LoraWeights& w, const float* inner, const float* factors, Y* y,
-                                             Begin begin) {
+template <bool kWide, class T, class Y, class Begin>
+__device__ __forceinline__ void expand_group(const LoraGroupRows& group, const LoraWeights& w, const float* inner,
+                                             const float* factors, Y* y, Begin begin) {
   int index = static_cast<int>(threadIdx.x) / 32;
   LoraTile tile = find_tile(group, w, index);
-  BStep b = load_first_b<false, T>(w, tile);
+  BStep b = load_first_b<kWide, T>(w, tile);
   for (bool is_first = true;; is_first = false) {
     const LoraWeights::Part& part = w.part[max(tile.part, 0)];
     const int own = tile.index * kTileColumns + static_cast<int>(threadIdx.x) % 4 * kLaneColumns;
     Y* row = tile.part >= 0 ? y : nullptr;
-    const AddedEight<Y> low(row, part, own, p.wide), high(row, part, own + 8, p.wide);
+    const AddedEight<kWide, Y> low(row, part, own), high(row, part, own + 8);
     if (is_first) begin();
     if (tile.part < 0) break;
     float out[kLaneColumns];
-    expand_tile<false, T>(w, tile, b, inner, factors, out);
+    expand_tile<kWide, T>(w, tile, b, inner, factors, out);
     tile = find_tile(group, w, index += kDecodeWarps);
-    b = load_first_b<false, T>(w, tile);
+    b = load_first_b<kWide, T>(w, tile);
     low.add(out);
     high.add(out + 8);
   }
