@@ -33,20 +33,19 @@ __global__ void __launch_bounds__(kDecodeThreads, 2) lora_decode(const __grid_co
   const auto leave = [] {
     if (blockIdx.x == 0) wait_for_predecessors();
   };
-  const LoraGroupRows found = find_lora_group(p);
+  __shared__ int rows[kLoraGroup];
+  const LoraGroupRows found = find_lora_group(p, rows);
   if (found.count == 0) return leave();
   extern __shared__ float memory[];
   constexpr int kWords = sizeof(LoraWeights) / sizeof(uint32_t);
   __shared__ alignas(16) uint32_t words[2 * kWords];  // this layer's and the next one's matrices
   __shared__ alignas(8) uint64_t barriers[2];
   __shared__ float factors[kLoraGroup];
-  __shared__ int rows[kLoraGroup];
   __shared__ alignas(8) uint8_t group_bytes[sizeof(LoraGroupRows)];  // not in registers, which are all in use
   auto& group = reinterpret_cast<LoraGroupRows&>(group_bytes);
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, group_row = thread % 32 / 4;
   if (thread < kWords) words[thread] = found.adapter >= 0 ? word_of(p.table + found.adapter, thread) : 0;
   copy_next(p, found.adapter, words + kWords);
-  if (thread < kLoraGroup) rows[thread] = found.find_row(thread);
   if (thread == 0) {
     group = found;
     init_barrier(barriers, 1);

@@ -23,32 +23,34 @@ struct LoraSums {
 
 struct LoraGroupRows {
   int adapter = -1;               // in the table; -1: the rows have none
-  int count = 0;                  // 0: the cluster has no work
+  int count = 0;                  // of rows; 0: the cluster has no work
   int block = 0, log_blocks = 0;  // this one among those, as a power of two, that divide the columns of y
-  uint64_t rows = 0;              // a bit for each; the first `count` count
-  // Row i; the last one in the place of missing ones.
-  __device__ int find_row(int i) const {
-    uint64_t rest = rows;
-    for (int left = min(i, count - 1); left > 0; --left) rest &= rest - 1;
-    return __ffsll(static_cast<long long>(rest)) - 1;
-  }
 };
 
 // Eight rows of an adapter, or without one, are a group, and the clusters of the first ones compute it. For whole
-// warps. Host copies have written the rows' adapters and the table before the step, so this need not wait for other
-// kernels.
-__device__ inline LoraGroupRows find_lora_group(const LoraDecodeParams& p) {
+// warps; `rows` gets the group's rows, the last one in the place of missing ones. Host copies have written the rows'
+// adapters and the table before the step, so this need not wait for other kernels.
+__device__ inline LoraGroupRows find_lora_group(const LoraDecodeParams& p, int* rows) {
   const int lane = static_cast<int>(threadIdx.x) % 32, own = static_cast<int>(blockIdx.x) >> kLogCluster;
   const int adapter = p.adapters[own];
-  const auto same = [&](int row) {
-    return uint64_t{__ballot_sync(~0u, row < p.rows && p.adapters[min(row, p.rows - 1)] == adapter)};
-  };
-  uint64_t rows = same(lane) | same(lane + 32) << 32;
-  const int before = __popcll(rows & ((uint64_t{1} << own) - 1)), index = before % kLoraGroup;
-  for (int i = index; i < before; ++i) rows &= rows - 1;  // those of earlier groups
-  const int count = min(kLoraGroup, __popcll(rows)), log_splits = min(31 - __clz(count), p.log_splits);
+  const auto is_same = [&](int row) { return row < p.rows && p.adapters[min(row, p.rows - 1)] == adapter; };
+  const bool low = is_same(lane), high = is_same(lane + 32);
+  const uint64_t all = uint64_t{__ballot_sync(~0u, low)} | uint64_t{__ballot_sync(~0u, high)} << 32;
+  const auto before = [&](int row) { return __popcll(all & ((uint64_t{1} << row) - 1)); };
+  const int place = before(own), first = place / kLoraGroup * kLoraGroup, index = place - first;
+  const int count = min(kLoraGroup, __popcll(all) - first), log_splits = min(31 - __clz(count), p.log_splits);
+  if (threadIdx.x < 32) {
+    const auto put = [&](int row) {
+      const int i = before(row) - first;
+      if (i >= 0 && i < count) rows[i] = row;
+#pragma unroll 1
+      for (int missing = i + 1; i == count - 1 && missing < kLoraGroup; ++missing) rows[missing] = row;
+    };
+    if (low) put(lane);
+    if (high) put(lane + 32);
+  }
   return {adapter, index >> log_splits == 0 ? count : 0, index * kLoraCluster + cluster_rank(),
-          log_splits + kLogCluster, rows};
+          log_splits + kLogCluster};
 }
 
 // This block's part of `count` pieces of work, which 1 << log blocks divide.
