@@ -7,8 +7,9 @@ namespace {
 // inner of the group, with `row` as this lane's: what a block computes, it sends to all blocks of the cluster. The last
 // pass is left to receive.
 template <class T>
-__device__ __forceinline__ void shrink_group(const LoraDecodeParams& p, const LoraWeights& w, int64_t row,
-                                             const LoraSums& sums, uint64_t* barriers) {
+__device__ __forceinline__ void shrink_group(const LoraDecodeParams& p, const LoraWeights& w,
+                                             const LoraGroupRows& group, int64_t row, const LoraSums& sums,
+                                             uint64_t* barriers) {
   const T* x = static_cast<const T*>(p.x.data) + row * p.x.stride;
   for (int first = 0; first < w.rank; first += kPassRanks) {
     const int tiles = min(kPassRanks / kTileRanks, (w.rank - first + kTileRanks - 1) / kTileRanks);
@@ -16,7 +17,11 @@ __device__ __forceinline__ void shrink_group(const LoraDecodeParams& p, const Lo
     if (first > 0) receive_inner(p, sums, first - kPassRanks, kPassRanks, barriers);
     if (threadIdx.x == 0)
       arrive_expecting(barriers + buffer, static_cast<uint32_t>(kLoraCluster * tiles * kTileFloats * sizeof(float)));
-    shrink_tiles<T>(p, w, first, tiles, x, sums.of_warps);
+    shrink_tiles<T>(p, w, first, tiles, x, sums.of_warps, [&] {
+      if (first > 0) return;
+      prefetch_a<T>(p, w, tiles);
+      prefetch_b<T>(group, w);
+    });
     __syncwarp();
     if (first == 0) cluster_wait();  // the other blocks have started
     __syncthreads();
@@ -63,9 +68,7 @@ __global__ void __launch_bounds__(kDecodeThreads, 2) lora_decode(const __grid_co
   const LoraSums sums(p, memory);
   if (w.rank > 0) {
     cluster_arrive();
-    prefetch_a<T>(p, w);
-    prefetch_b<T>(group, w);
-    shrink_group<T>(p, w, rows[group_row], sums, barriers);
+    shrink_group<T>(p, w, group, rows[group_row], sums, barriers);
   }
   wait_for_predecessors();
   const auto finish_shrink = [&] {

@@ -32,10 +32,10 @@ __device__ __forceinline__ void wait_behind_loads(int above_zero) {
 }
 
 // Partial sums of this warp for its tile of A, which begins at `first_rank`. A is constant, so its first chunks are
-// requested before the preceding kernel ends.
-template <class T>
+// requested before the preceding kernel ends; `ahead()` follows them.
+template <class T, class Ahead>
 __device__ __forceinline__ void shrink_tile(const LoraDecodeParams& p, const LoraWeights& w, int first_rank,
-                                            const LoraShare& chunks, const T* x, float* sums_of_warp) {
+                                            const LoraShare& chunks, const T* x, float* sums_of_warp, Ahead ahead) {
   const int lane = static_cast<int>(threadIdx.x) % 32, row = lane / 4, first_column = lane % 4 * 8;
   const uint64_t policy = evict_normal_policy();
   // The last row in the place of missing ones, whose sums nobody reads.
@@ -52,6 +52,7 @@ __device__ __forceinline__ void shrink_tile(const LoraDecodeParams& p, const Lor
       lows[i] = load_stream_if(low + column(i), column(i) < behind, policy);
       highs[i] = load_stream_if(high + column(i), column(i) < behind, policy);
     }
+    if (first == chunks.begin) ahead();
     wait_behind_loads(chunks.end);
 #pragma unroll
     for (int i = 0; i < kChunks; ++i) xs[i] = load_shared_input_if(x + first_column + column(i), column(i) < behind);
@@ -67,22 +68,23 @@ __device__ __forceinline__ void shrink_tile(const LoraDecodeParams& p, const Lor
 }
 
 // Partial sums of the tiles from `first_rank` on.
-template <class T>
+template <class T, class Ahead>
 __device__ __forceinline__ void shrink_tiles(const LoraDecodeParams& p, const LoraWeights& w, int first_rank, int tiles,
-                                             const T* x, float* of_warps) {
+                                             const T* x, float* of_warps, Ahead ahead) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const ShrinkTiles split(tiles);
   const LoraShare chunks((p.k + kChunk - 1) / kChunk, cluster_rank() * split.warps() + split.part(warp),
                          kLogCluster + split.log_warps);
   if (split.tile(warp) < tiles) {
-    shrink_tile<T>(p, w, first_rank + split.tile(warp) * kTileRanks, chunks, x, of_warps + warp * kTileFloats);
+    shrink_tile<T>(p, w, first_rank + split.tile(warp) * kTileRanks, chunks, x, of_warps + warp * kTileFloats, ahead);
   }
 }
 
-// Requests this block's columns of A for the L2 cache: shrink_tiles() may only load a part of them early.
+// Requests this block's columns of A for the L2 cache, if shrink_tile() only loads a part of them early.
 template <class T>
-__device__ inline void prefetch_a(const LoraDecodeParams& p, const LoraWeights& w) {
+__device__ inline void prefetch_a(const LoraDecodeParams& p, const LoraWeights& w, int tiles) {
   const LoraShare chunks((p.k + kChunk - 1) / kChunk, cluster_rank(), kLogCluster);
+  if (w.rank <= kPassRanks && chunks.end - chunks.begin <= ShrinkTiles(tiles).warps() * kChunks) return;
   const int begin = chunks.begin * kChunk, end = min(p.k, chunks.end * kChunk);
   if (begin >= end) return;
 #pragma unroll 1
