@@ -19,20 +19,9 @@ struct ShrinkTiles {
 };
 static_assert(kDecodeWarps == 8 && kPassRanks == 4 * kTileRanks);
 
-// A branch in front of the wait, which is always taken: past one, the assembler does not move the loads before it.
-__device__ __forceinline__ void wait_behind_loads(int above_zero) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile(
-      "{\n.reg .pred never;\nsetp.le.s32 never, %0, 0;\n@never bra passed;\ngriddepcontrol.wait;\npassed:\n}" ::"r"(
-          above_zero)
-      : "memory");
-#else
-  wait_for_predecessors();
-#endif
-}
-
 // Partial sums of this warp for its tile of A, which begins at `first_rank`. A is constant, so its first chunks are
-// requested before the preceding kernel ends; `ahead()` follows them.
+// requested before the preceding kernel ends. `ahead()` follows them; without its branches the assembler would move them
+// behind the wait.
 template <class T, class Ahead>
 __device__ __forceinline__ void shrink_tile(const LoraDecodeParams& p, const LoraWeights& w, int first_rank,
                                             const LoraShare& chunks, const T* x, float* sums_of_warp, Ahead ahead) {
@@ -53,7 +42,7 @@ __device__ __forceinline__ void shrink_tile(const LoraDecodeParams& p, const Lor
       highs[i] = load_stream_if(high + column(i), column(i) < behind, policy);
     }
     if (first == chunks.begin) ahead();
-    wait_behind_loads(chunks.end);
+    wait_for_predecessors();
 #pragma unroll
     for (int i = 0; i < kChunks; ++i) xs[i] = load_shared_input_if(x + first_column + column(i), column(i) < behind);
 #pragma unroll
