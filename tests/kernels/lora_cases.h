@@ -41,6 +41,7 @@ inline std::vector<LoraCase> lora_cases() {
       {"unaligned parts in a decode", 18, 512, {65, 7, 120}, {{16, 5, 1}, {0, 33, 16}}},
       {"gate and up in a decode", 40, 320, {200, 200}, {{16, 16}, {8, 0}, {0, 5}, {64, 80}}, false, 8},
       {"gate, then up, in a decode", 9, 640, {1032, 1032}, {{16, 16}, {0, 4}}},
+      {"wide rows in a decode", 5, 8208, {48, 24}, {{20, 16}, {16, 8}}},
   };
 }
 

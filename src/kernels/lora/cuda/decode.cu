@@ -71,10 +71,11 @@ __global__ void __launch_bounds__(kDecodeThreads, 2) lora_decode(const __grid_co
     shrink_group<T>(p, w, group, rows[group_row], sums, barriers);
   }
   wait_for_predecessors();
+  const InnerFactor scale(p, rows[warp]);
   const auto finish_shrink = [&] {
     prefetch_next(p, group, next);
     if (w.rank == 0) return;
-    const float factor = warp < group.count ? inner_factor(p, rows[warp]) : 0;
+    const float factor = scale.value();
     if (thread % 32 == 0) factors[warp] = factor;
     const int last = (w.rank - 1) / kPassRanks * kPassRanks;
     receive_inner(p, sums, last, (w.rank - last + 15) / 16 * 16, barriers);

@@ -20,8 +20,8 @@ struct ShrinkTiles {
 static_assert(kDecodeWarps == 8 && kPassRanks == 4 * kTileRanks);
 
 // Partial sums of this warp for its tile of A, which begins at `first_rank`. A is constant, so its first chunks are
-// requested before the preceding kernel ends. `ahead()` follows them; without its branches the assembler would move them
-// behind the wait.
+// requested before the preceding kernel ends. `ahead()` follows them; without its branches the assembler would move
+// them behind the wait.
 template <class T, class Ahead>
 __device__ __forceinline__ void shrink_tile(const LoraDecodeParams& p, const LoraWeights& w, int first_rank,
                                             const LoraShare& chunks, const T* x, float* sums_of_warp, Ahead ahead) {
@@ -83,19 +83,40 @@ __device__ inline void prefetch_a(const LoraDecodeParams& p, const LoraWeights& 
   }
 }
 
-// What inner is multiplied with: the scale, divided by the root mean square if x has not been. For a whole warp.
-__device__ inline float inner_factor(const LoraDecodeParams& p, int row) {
-  if (p.squares == nullptr) return p.scale;
-  const int parts = p.k / 16;
-  const float* squares = p.squares + int64_t{row} * parts;
-  float sum = 0;
-#pragma unroll 1
-  for (int first = static_cast<int>(threadIdx.x) % 32; first < parts; first += 256) {
+// What inner is multiplied with: the scale, divided by the root mean square if x has not been. For a whole warp, which
+// requests the sums of squares before other work and adds them up behind it.
+class InnerFactor {
+ public:
+  __device__ __forceinline__ InnerFactor(const LoraDecodeParams& p, int64_t row) : p_(p) {
+    if (p.squares == nullptr) return;
+    from_ = p.squares + row * parts();
 #pragma unroll
-    for (int i = 0; i < 256; i += 32) sum += first + i < parts ? __ldcg(squares + first + i) : 0;
+    for (int i = 0; i < kEarly; ++i) early_[i] = at(i * 32);
   }
-  return p.scale * rsqrtf(warp_sum(sum) * p.inverse_k + p.epsilon);
-}
+  __device__ __forceinline__ float value() const {
+    if (p_.squares == nullptr) return p_.scale;
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < kEarly; ++i) sum += early_[i];
+#pragma unroll 1
+    for (int first = kEarly * 32; first < parts(); first += kEarly * 32) {
+#pragma unroll
+      for (int i = 0; i < kEarly; ++i) sum += at(first + i * 32);
+    }
+    return p_.scale * rsqrtf(warp_sum(sum) * p_.inverse_k + p_.epsilon);
+  }
+
+ private:
+  static constexpr int kEarly = 8;  // of each lane, enough for 4096 columns
+  __device__ int parts() const { return p_.k / 16; }
+  __device__ __forceinline__ float at(int first) const {
+    const int i = first + static_cast<int>(threadIdx.x) % 32;
+    return i < parts() ? __ldcg(from_ + i) : 0;
+  }
+  const LoraDecodeParams& p_;
+  const float* from_ = nullptr;
+  float early_[kEarly] = {};
+};
 
 // The sums of this block go to all blocks of the cluster, `tiles` times 16 rows of eight.
 __device__ inline void send_inner(const LoraDecodeParams& p, const LoraSums& sums, int tiles, int buffer,
