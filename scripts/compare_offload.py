@@ -88,7 +88,7 @@ class LlamaCpp:
                 progress(f"llama.cpp, experts {host}, {threads} threads: {rate:.1f} tokens/s")
                 if rate > best:
                     best, self.host, self.threads = rate, host, threads
-        self.card, self.card_in_all = buffers(log, "model"), buffers(log, r"\w+")
+                    self.card, self.card_in_all = buffers(log, "model"), buffers(log, r"\w+")
 
     def rate(self):
         return self.run(self.host, [self.threads], self.options.generate, 1)[0][self.threads]
@@ -154,6 +154,8 @@ def main():
     peer = LlamaCpp(options, model, options.layers or model.layers // 2)
     millrace = Millrace(options, model)
     peer.choose()
+    if options.device == "cuda" and peer.card == 0:
+        sys.exit("llama.cpp uses no GPU")
     if options.device == "cuda" and options.same == "weights":
         millrace.fit(peer.card)
     else:
