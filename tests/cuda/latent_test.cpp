@@ -60,7 +60,7 @@ TEST(CudaLatentWrite, MatchesTheReference) {
 }
 
 TEST(CudaHeadRouting, MatchesTheReference) {
-  for (const auto [rows, heads] : {std::pair{1, 16}, {7, 3}, {300, 128}, {1, 1}}) {
+  for (const auto& [rows, heads] : {std::pair{1, 16}, {7, 3}, {300, 128}, {1, 1}}) {
     const std::vector<int32_t> none(static_cast<size_t>(rows * heads), -1), no_offsets(static_cast<size_t>(heads + 1));
     std::vector<int32_t> chosen = none, order = none, offsets = no_offsets;
     const GpuBytes gpu_chosen(none), gpu_order(none), gpu_offsets(no_offsets);

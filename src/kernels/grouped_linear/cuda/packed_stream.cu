@@ -1,6 +1,8 @@
 // Host side of the even stream of quantized weights (packed_stream.cuh).
 #include "kernels/grouped_linear/cuda/packed_stream.cuh"
 
+#include <cmath>
+
 #include "hardware/cuda/check.h"
 #include "kernels/grouped_linear/cuda/kernels.h"
 #include "kernels/grouped_linear/cuda/sum_pairs.h"
@@ -27,12 +29,15 @@ class PackedStream final : public Kernel<GroupedLinearOp> {
            most_tiles(p.pairs(), p.groups, kTokens) <= int64_t{hardware.cores} * (kStreamMostSegments - 2) &&
            room_for(format_of_units(p.format), p.rows, p.k, p.gated).slots >= 1;
   }
-  // Weights stream once for each tile of pairs. Warps decode them meanwhile.
+  // Weights stream once for each tile of pairs. Warps decode them meanwhile; in their last round some have no item.
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
-    constexpr double kBeginUs = 7;  // until the rings are full, and x is staged
+    constexpr double kBeginUs = 4;  // until the rings are full, and x is staged
     const DType format = format_of_units(p.format);
+    const double tiles = expected_tiles(p, kTokens);
     const double bytes = double(packed_linear_bytes(format, p.n, p.k)) * std::max(p.expected_active(), 0.01);
-    const double decoding = decode_us(p, format, expected_tiles(p, kTokens), kGroups, 0.6, hardware);
+    const double items = tiles * double(ceil_div(p.gated ? p.n / 2 : p.n, kUnitRows));
+    const double rounds = items / (double(kRingWarps) * hardware.cores), uneven = std::ceil(rounds) / rounds;
+    const double decoding = decode_us(p, format, tiles, kGroups, 0.45, hardware) * (0.5 + 0.5 * uneven);
     const double products = p.sum ? 8.0 * p.expected_pairs() * double(p.n) : 0;
     return kBeginUs + std::max(decoding, bytes / (0.85 * hardware.ceilings.read_gbs) * 1e-3) +
            gpu_us(products, hardware, 0.6) + (p.sum ? hardware.ceilings.region_us : 0);
