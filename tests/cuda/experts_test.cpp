@@ -358,6 +358,69 @@ TEST(CudaGroupedLinearShares, LargeGroups) {
   }
 }
 
+// Matrices of a few rows: a block has many tiles of pairs, up to the most that a kernel can. And as many groups as a
+// kernel can have, most of them without pairs.
+TEST(CudaGroupedLinearShares, BlocksHaveManyTilesOfPairs) {
+  ThreadPool pool(8);
+  Random random(32);
+  const Routed routed[] = {{2700, 3, 2, Spread::Even},
+                           {15000, 3, 2, Spread::Even},
+                           {77, 512, 10, Spread::Even},
+                           {9, 512, 10, Spread::OneExpert}};
+  for (const DType format : {DType::MXFP4, DType::Q4_0, DType::Q6_K}) {
+    check_all({{format, DType::BF16, 1, 512, 1, 32, width(format, 160), Spread::Even, true, false, false},
+               {format, DType::BF16, 1, 512, 1, 16, width(format, 96), Spread::Even, false, true, false}},
+              routed, 9, random, pool);
+  }
+}
+
+// A batch-invariant plan has one kernel for one row and for many: a row alone has the bits that it has among others.
+TEST(CudaGroupedLinearShares, RowsAloneHaveTheSameBits) {
+  ThreadPool pool(8);
+  Random random(33);
+  constexpr int64_t kMany = 130;
+  for (const DType format : {DType::MXFP4, DType::Q8_0, DType::Q6_K}) {
+    for (const bool sum : {false, true}) {
+      const GroupedCase c{format, DType::BF16, kMany, 9, 3, 96, width(format, 1056), Spread::FewExperts,
+                          !sum,   sum,         true};
+      const TestExperts all = experts_of(c, random);
+      GroupedTask task(c, all, random, pool);
+      const GpuCopy x(task.x, c.x);
+      const GpuBytes bias(task.bias);
+      for (const auto* layout : cuda_kernels().layouts) {
+        if (!layout->accepts(c.format, c.n, c.k, gpu().hardware())) continue;
+        const GpuExperts experts(all, c, *layout, pool);
+        GroupedLinearProblem many = c.problem(*layout);
+        many.invariant = true;
+        GroupedLinearProblem one = many;
+        one.rows = 1;
+        for (const auto* kernel : cuda_kernels().of<GroupedLinearOp>()) {
+          if (!kernel->can_run(many, gpu().hardware()) || !kernel->can_run(one, gpu().hardware())) continue;
+          SCOPED_TRACE(to_string(many) + " with " + std::string(kernel->name()));
+          const GpuBytes workspace(kernel->workspace_bytes(many, gpu().hardware()));
+          const auto run = [&](Matrix rows, const Routing& routing, Matrix y) {
+            GroupedLinearArgs args = c.args(rows, experts.weights(), bias.as<float>(), routing, y);
+            args.invariant = true;
+            kernel->run(args, on_gpu(workspace.data()));
+          };
+          TestMatrix together = task.before, alone = task.before;
+          const GpuCopy gpu_together(together, task.y_type()), gpu_alone(alone, task.y_type());
+          const GpuRouting routing(task.routing.view());
+          run(x.view(), routing.view(), gpu_together.view());
+          const int64_t of_x = sum ? c.per_row : 1, of_y = sum ? 1 : c.per_row;  // rows of x and y for each row
+          for (int64_t row = 0; row < kMany; ++row) {
+            const GpuRouting own(task.routing.of_row(row).view());
+            run(x.view().rows_from(row * of_x, of_x), own.view(), gpu_alone.view().rows_from(row * of_y, of_y));
+          }
+          gpu_together.read(together);
+          gpu_alone.read(alone);
+          EXPECT_TRUE(alone.same_bits(together));
+        }
+      }
+    }
+  }
+}
+
 // A few more tiles than multiprocessors: two blocks share the pairs of a row, whose number may be odd.
 TEST(CudaGroupedLinearShares, BlocksShareThePairsOfARow) {
   ThreadPool pool(8);

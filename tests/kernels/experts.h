@@ -44,6 +44,15 @@ class TestRouting {
         offsets_(static_cast<size_t>(groups + 1), -1),
         weights_(static_cast<size_t>(rows * per_row), std::numeric_limits<float>::quiet_NaN()) {}
 
+  // That of one row alone.
+  TestRouting of_row(int64_t row) const {
+    TestRouting one(1, groups_, per_row_);
+    std::copy_n(chosen_.begin() + row * per_row_, per_row_, one.chosen_.begin());
+    std::copy_n(weights_.begin() + row * per_row_, per_row_, one.weights_.begin());
+    sort_by_group(one.view());
+    return one;
+  }
+
   Routing view() { return {rows_, per_row_, groups_, chosen_.data(), weights_.data(), order_.data(), offsets_.data()}; }
 
  private:

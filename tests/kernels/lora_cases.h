@@ -63,7 +63,8 @@ inline std::vector<LoraWeights> lora_table(std::vector<LoraWeights> table,
                                            const std::vector<std::pair<size_t, size_t>>& offsets,
                                            const std::byte* memory) {
   for (size_t i = 0; i < table.size(); ++i) {
-    table[i].a = table[i].parts > 0 ? memory + offsets[i].first : nullptr;
+    if (table[i].parts == 0) continue;  // nothing of the entry is set
+    table[i].a = memory + offsets[i].first;
     table[i].b = memory + offsets[i].second;
   }
   return table;

@@ -41,13 +41,12 @@ inline double expected_tiles(const GroupedLinearProblem& p, int size) {
   return active * (each <= size / 2 ? 1 : each / size + 0.5);
 }
 
-// Time to decode weights in units once for each of `tiles` tiles of 8 * groups pairs, in registers, at `part` of the
-// instructions that the device can issue. Measured on an H200; MXFP4 takes as many integer instructions as Q4_0.
-inline double decode_us(const GroupedLinearProblem& p, DType format, double tiles, int groups, double part,
+// Time to decode weights in units once for each of `tiles` tiles of pairs and to multiply them, with `each`
+// instructions for a weight, at `part` of the rate of the device. Table formats take more, Q4_0 and MXFP4 less.
+inline double decode_us(const GroupedLinearProblem& p, DType format, double tiles, double each, double part,
                         const Hardware& hardware) {
   const double decoding = is_table_format(format) ? 1.5 : format == DType::Q4_0 || format == DType::MXFP4 ? 0.83 : 1;
-  const double instructions = double(p.n) * double(p.k) * tiles * (1.6 + 0.6 * groups) * decoding;
-  return instructions / (128.0 * 1700.0 * part * hardware.cores);
+  return double(p.n) * double(p.k) * tiles * each * decoding / (128.0 * 1700.0 * part * hardware.cores);
 }
 
 // Blocks that multiply tiles of `size` pairs, and the parts of the device's peaks that they reach (measured on an

@@ -40,7 +40,7 @@ class PackedGrouped final : public Kernel<GroupedLinearOp> {
     const double begin_us = 3 * blocks / (4.0 * hardware.cores), busy = std::min(1.0, blocks / (2.0 * hardware.cores));
     const double products = p.sum ? 8.0 * p.expected_pairs() * double(p.n) : 0;
     return begin_us +
-           std::max(decode_us(p, format, tiles, kGroups, 0.4, hardware),
+           std::max(decode_us(p, format, tiles, 1.6 + 0.6 * kGroups, 0.4, hardware),
                     bytes / (part * hardware.ceilings.read_gbs) * 1e-3) /
                busy +
            gpu_us(products, hardware, 0.6) + (p.sum ? hardware.ceilings.region_us : 0);

@@ -17,6 +17,8 @@ MILLRACE_PACKED_FORMATS(MILLRACE_DECLARE)
 namespace {
 
 constexpr int kMostShared = 222 * 1024;  // the static part takes the rest
+// A share of this many tiles of pairs, wherever it begins, is in at most one more: kStreamMostSegments is enough.
+constexpr int kMostTilesEach = kStreamMostSegments - 1;
 
 template <int kGroups>
 class PackedStream final : public Kernel<GroupedLinearOp> {
@@ -26,20 +28,22 @@ class PackedStream final : public Kernel<GroupedLinearOp> {
 
   bool can_run(const Problem& p, const Hardware& hardware) const override {
     return is_gpu(hardware) && hardware.architecture == 90 && is_packed_grouped(p) && p.groups <= kStreamMostGroups &&
-           most_tiles(p.pairs(), p.groups, kTokens) <= int64_t{hardware.cores} * (kStreamMostSegments - 2) &&
+           most_tiles(p.pairs(), p.groups, kTokens) <= int64_t{hardware.cores} * kMostTilesEach &&
            room_for(format_of_units(p.format), p.rows, p.k, p.gated).slots >= 1;
   }
   // Weights stream once for each tile of pairs. Warps decode them meanwhile; in their last round some have no item.
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
-    constexpr double kBeginUs = 4;  // until the rings are full, and x is staged
+    // Until the rings are full, and x is staged. With `sum` they fill while the kernel in front ends.
+    const double begin_us = p.sum ? 6 : 7;
     const DType format = format_of_units(p.format);
     const double tiles = expected_tiles(p, kTokens);
     const double bytes = double(packed_linear_bytes(format, p.n, p.k)) * std::max(p.expected_active(), 0.01);
     const double items = tiles * double(ceil_div(p.gated ? p.n / 2 : p.n, kUnitRows));
     const double rounds = items / (double(kRingWarps) * hardware.cores), uneven = std::ceil(rounds) / rounds;
-    const double decoding = decode_us(p, format, tiles, kGroups, 0.45, hardware) * (0.5 + 0.5 * uneven);
+    const double instructions = format == DType::MXFP4 ? 1.7 + 0.5 * kGroups : 1.2 + 1.0 * kGroups;  // of a weight
+    const double decoding = decode_us(p, format, tiles, instructions, 0.5, hardware) * uneven;
     const double products = p.sum ? 8.0 * p.expected_pairs() * double(p.n) : 0;
-    return kBeginUs + std::max(decoding, bytes / (0.85 * hardware.ceilings.read_gbs) * 1e-3) +
+    return begin_us + std::max(decoding, bytes / (0.85 * hardware.ceilings.read_gbs) * 1e-3) +
            gpu_us(products, hardware, 0.6) + (p.sum ? hardware.ceilings.region_us : 0);
   }
   size_t workspace_bytes(const Problem& p, const Hardware&) const override {

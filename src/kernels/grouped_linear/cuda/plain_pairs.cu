@@ -231,7 +231,7 @@ class PlainPairs final : public Kernel<GroupedLinearOp> {
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
     const double each = 2.0 * double(p.n) * double(p.k), active = p.expected_active();
     const double again = std::max(0.0, p.expected_pairs() - active) * 0.4;
-    return gpu_us(each * (active + again), hardware, 0.8);
+    return gpu_us(each * (active + again), hardware, p.sum ? 0.8 : 0.9);
   }
   void run(const Args& a, const Executor& executor) const override {
     check_cuda(a.weights->format == DType::BF16 ? start<__nv_bfloat16>(a, executor) : start<__half>(a, executor),

@@ -16,7 +16,9 @@ namespace {
 constexpr int kThreads = 128, kWarps = kThreads / 32;
 constexpr int kRows = 8, kMostNormedRows = 4;
 constexpr int kStep = kThreads * 8;
-constexpr int kManyOutputs = 4, kManyRows = 16;  // more rows than this have blocks of kManyOutputs
+// With more than kManyRows rows, blocks have kManyOutputs outputs. A row's bits are the same: each sum adds the same
+// numbers in the same order.
+constexpr int kManyOutputs = 4, kManyRows = 16;
 
 struct FewRows {
   const float* weights;
@@ -91,17 +93,19 @@ __device__ Eight inputs(const FewRows& p, int row, int at, float scale) {
   return v;
 }
 
-// Rows beyond the last one repeat it; their sums are not stored.
+// With several outputs, rows beyond the last one repeat it, so that no branch holds up loads; their sums are not
+// stored.
 template <class X, bool kNormed, int kOutputs>
-__device__ __forceinline__ void add_products(const FewRows& p, int first_row, int first, const OutputWeights<kOutputs>& w,
-                             const float (&scales)[kRows], float (&sums)[kOutputs * kRows]) {
+__device__ __forceinline__ void add_products(const FewRows& p, int first_row, int first,
+                                             const OutputWeights<kOutputs>& w, const float (&scales)[kRows],
+                                             float (&sums)[kOutputs * kRows]) {
 #pragma unroll
   for (int s = 0; s < w.kAhead; ++s) {
     const int at = first + s * kStep;
     if (at >= p.k) break;
 #pragma unroll
     for (int m = 0; m < (kNormed ? kMostNormedRows : kRows); ++m) {
-      if (kNormed && first_row + m >= p.rows) break;  // its norm was not computed
+      if (kOutputs == 1 && first_row + m >= p.rows) break;
       const Eight v = inputs<X, kNormed>(p, min(first_row + m, p.rows - 1), at, scales[m]);
 #pragma unroll
       for (int o = 0; o < kOutputs; ++o) {
@@ -112,20 +116,21 @@ __device__ __forceinline__ void add_products(const FewRows& p, int first_row, in
   }
 }
 
-// The sums of 2 * kStep numbers over 2 * kStep lanes: each lane keeps half of its numbers and sends the other half.
-template <int kStep>
-__device__ __forceinline__ float sum_of_lane(const float (&numbers)[2 * kStep]) {
-  const bool upper = (threadIdx.x & kStep) != 0;
-  float kept[kStep];
+// Lane i returns the sum of number i over all lanes that differ in the bits below 2 * kHalf, which is a power of two:
+// it keeps the half of the numbers that has its own, and sends the other half to the lane that is kHalf apart.
+template <int kHalf>
+__device__ __forceinline__ float sum_of_lane(const float (&numbers)[2 * kHalf]) {
+  const bool upper = (threadIdx.x & kHalf) != 0;
+  float kept[kHalf];
 #pragma unroll
-  for (int i = 0; i < kStep; ++i) {
-    const float low = numbers[i], high = numbers[i + kStep];
-    kept[i] = (upper ? high : low) + __shfl_xor_sync(~0u, upper ? low : high, kStep);
+  for (int i = 0; i < kHalf; ++i) {
+    const float low = numbers[i], high = numbers[i + kHalf];
+    kept[i] = (upper ? high : low) + __shfl_xor_sync(~0u, upper ? low : high, kHalf);
   }
-  if constexpr (kStep == 1) {
+  if constexpr (kHalf == 1) {
     return kept[0];
   } else {
-    return sum_of_lane<kStep / 2>(kept);
+    return sum_of_lane<kHalf / 2>(kept);
   }
 }
 
