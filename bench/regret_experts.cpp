@@ -12,7 +12,7 @@ struct Mixture {
 
 constexpr Mixture kCpuMixtures[] = {{48, 6, 1536, 512}, {24, 3, 1024, 1280}, {80, 10, 1280, 256}};
 constexpr int64_t kCpuTokens[] = {1, 2, 3, 4, 8, 16, 32, 64, 128, 256};
-constexpr Mixture kGpuMixtures[] = {{96, 6, 2560, 1024}, {40, 4, 3072, 1792}, {160, 8, 2048, 512}, {16, 2, 4096, 4608}};
+constexpr Mixture kGpuMixtures[] = {{72, 5, 2304, 1280}, {56, 3, 3584, 1536}, {192, 9, 1792, 768}, {20, 2, 4608, 5120}};
 constexpr int64_t kGpuTokens[] = {1, 2, 3, 4, 8, 12, 16, 32, 64, 128, 256, 512, 1024, 4096};
 
 }  // namespace

@@ -188,7 +188,7 @@ class Ops {
   LoraOp::Problem adapter_problem(const Linear& linear, int64_t rows) const;
   const Kernel<LoraOp>& adapter_kernel(const LoraOp::Problem& problem);
   void add_adapters(const AdaptedInput& input, const Linear& linear, Matrix y, Matrix feed = {});
-  const Linear* adapted_behind(const Linear& linear) const;  // null: the last one
+  const Linear* adapted_behind(const Linear& linear) const;  // the next layer of a pass with adapters; null: none
   void add_adapters_and_gate(const AdaptedInput& input, const Linear& linear, Matrix y, Matrix feed);
   // out = silu(gate) * up of a gated layer's columns, which lie as its layout stores their rows.
   void activate_gated(const Linear& linear, Matrix gate_up, Matrix out);
@@ -290,7 +290,7 @@ class Ops {
   HostSide* host_ = nullptr;
   const AdapterTable* adapters_ = nullptr;
   std::span<const int32_t> row_adapters_;
-  std::vector<const Linear*> adapted_;  // by the order of their adapters in a dry pass
+  std::vector<const Linear*> adapted_;  // layers that may have adapters, in the order of a pass; filled by dry ones
   std::optional<int64_t> forced_stream_rows_;
   int64_t stream_rows_ = 0;
   double least_op_us_ = 0;  // expected: launching a kernel that is not part of a recorded step

@@ -49,6 +49,12 @@ inline double decode_us(const GroupedLinearProblem& p, DType format, double tile
   return double(p.n) * double(p.k) * tiles * each * decoding / (128.0 * 1700.0 * part * hardware.cores);
 }
 
+// Time to add up a row's pairs in a second kernel: their products, of `bytes` each, are written and read.
+inline double adding_us(const GroupedLinearProblem& p, double bytes, const Hardware& hardware) {
+  const double products = p.sum ? 2 * bytes * p.expected_pairs() * double(p.n) : 0;
+  return gpu_us(products, hardware, 0.6) + (p.sum ? hardware.ceilings.region_us : 0);
+}
+
 // Blocks that multiply tiles of `size` pairs, and the parts of the device's peaks that they reach (measured on an
 // H200).
 struct TileRates {
@@ -65,11 +71,9 @@ inline double tiles_us(const GroupedLinearProblem& p, const Hardware& hardware, 
   const double tiles = active * (each <= size / 2 ? 1 : each / size + 0.5);
   const double streamed = double(p.n) * row_bytes * (active + 0.3 * (tiles - active));
   const double flops = 2.0 * double(p.n) * double(p.k) * tiles * size;
-  const double products = p.sum ? 2.0 * product_bytes * p.expected_pairs() * double(p.n) : 0;
   const double stream_us = streamed / (rates.part_of_bandwidth * hardware.ceilings.read_gbs) * 1e-3;
   const double multiply_us = flops / (rates.part_of_peak * hardware.ceilings.bf16_gflops) * 1e-3;
-  return kBeginUs + std::max(stream_us, multiply_us) + gpu_us(products, hardware, 0.6) +
-         (p.sum ? hardware.ceilings.region_us : 0);
+  return kBeginUs + std::max(stream_us, multiply_us) + adding_us(p, product_bytes, hardware);
 }
 
 }  // namespace millrace

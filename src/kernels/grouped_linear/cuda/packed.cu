@@ -38,21 +38,18 @@ class PackedGrouped final : public Kernel<GroupedLinearOp> {
     const double part = warps_k(p.k) > 1 ? 0.7 : 0.88;  // of the bandwidth
     const double blocks = tiles * double(ceil_div(ceil_div(p.n, kUnitRows), kPackedWarps / warps_k(p.k)));
     const double begin_us = 3 * blocks / (4.0 * hardware.cores), busy = std::min(1.0, blocks / (2.0 * hardware.cores));
-    const double products = p.sum ? 8.0 * p.expected_pairs() * double(p.n) : 0;
     return begin_us +
            std::max(decode_us(p, format, tiles, 1.6 + 0.6 * kGroups, 0.4, hardware),
                     bytes / (part * hardware.ceilings.read_gbs) * 1e-3) /
                busy +
-           gpu_us(products, hardware, 0.6) + (p.sum ? hardware.ceilings.region_us : 0);
+           adding_us(p, 4, hardware);
   }
-  size_t workspace_bytes(const Problem& p, const Hardware&) const override {
-    return p.sum ? static_cast<size_t>(p.pairs() * p.n) * sizeof(float) : 0;
-  }
+  size_t workspace_bytes(const Problem& p, const Hardware&) const override { return f32_products_workspace(p); }
 
   void run(const Args& a, const Executor& executor) const override {
     if (a.routing.pairs() == 0) return;
     const CudaStep step{static_cast<cudaStream_t>(executor.queue), executor.overlap};
-    const Matrix products{DType::F32, a.routing.pairs(), a.weights->n, a.weights->n, executor.workspace};
+    const Matrix products = f32_products_of(a, executor.workspace);
     GroupedPackedParams params = shaped(a, *executor.hardware);
     if (a.sum) params.p.y = products;
     const dim3 grid(static_cast<unsigned>(ceil_div(tiles_of(a), kPackedWarps / params.warps_k)),

@@ -41,20 +41,16 @@ class PackedFlat final : public Kernel<GroupedLinearOp> {
     const double item_us = (units * round_us(format_of_units(p.format), kPairs) + kStoreUs) * (1 + 0.6 * (full - 0.5));
     const double multiply_us = std::max(1.0, waves + 0.3) * item_us;
     const double bytes = double(packed_linear_bytes(format_of_units(p.format), p.n, p.k)) * active;
-    const double products = p.sum ? 8.0 * p.expected_pairs() * double(p.n) : 0;
-    return 4 + std::max(multiply_us, bytes / (0.92 * hardware.ceilings.read_gbs) * 1e-3) +
-           gpu_us(products, hardware, 0.6) + (p.sum ? hardware.ceilings.region_us : 0);
+    return 4 + std::max(multiply_us, bytes / (0.92 * hardware.ceilings.read_gbs) * 1e-3) + adding_us(p, 4, hardware);
   }
-  size_t workspace_bytes(const Problem& p, const Hardware&) const override {
-    return p.sum ? static_cast<size_t>(p.pairs() * p.n) * sizeof(float) : 0;
-  }
+  size_t workspace_bytes(const Problem& p, const Hardware&) const override { return f32_products_workspace(p); }
 
   void run(const Args& a, const Executor& executor) const override {
     GroupedFlatParams params{grouped_params(a), static_cast<int>(ceil_div(a.weights->k, kUnitColumns)),
                              static_cast<int>(row_blocks(a.weights->n))};
     if (params.p.pairs == 0) return;
     const CudaStep step{static_cast<cudaStream_t>(executor.queue), executor.overlap};
-    const Matrix products{DType::F32, params.p.pairs, params.p.n, params.p.n, executor.workspace};
+    const Matrix products = f32_products_of(a, executor.workspace);
     if (a.sum) params.p.y = products;
     const int64_t items = most_tiles(params.p.pairs, params.p.groups, kPairs) * params.row_blocks;
     const auto blocks = static_cast<int>(std::min<int64_t>(items, 2 * executor.hardware->cores));

@@ -42,18 +42,15 @@ class PackedStream final : public Kernel<GroupedLinearOp> {
     const double rounds = items / (double(kRingWarps) * hardware.cores), uneven = std::ceil(rounds) / rounds;
     const double instructions = format == DType::MXFP4 ? 1.7 + 0.5 * kGroups : 1.2 + 1.0 * kGroups;  // of a weight
     const double decoding = decode_us(p, format, tiles, instructions, 0.5, hardware) * uneven;
-    const double products = p.sum ? 8.0 * p.expected_pairs() * double(p.n) : 0;
     return begin_us + std::max(decoding, bytes / (0.85 * hardware.ceilings.read_gbs) * 1e-3) +
-           gpu_us(products, hardware, 0.6) + (p.sum ? hardware.ceilings.region_us : 0);
+           adding_us(p, 4, hardware);
   }
-  size_t workspace_bytes(const Problem& p, const Hardware&) const override {
-    return p.sum ? static_cast<size_t>(p.pairs() * p.n) * sizeof(float) : 0;
-  }
+  size_t workspace_bytes(const Problem& p, const Hardware&) const override { return f32_products_workspace(p); }
 
   void run(const Args& a, const Executor& executor) const override {
     if (a.routing.pairs() == 0) return;
     const CudaStep step{static_cast<cudaStream_t>(executor.queue), executor.overlap};
-    const Matrix products{DType::F32, a.routing.pairs(), a.weights->n, a.weights->n, executor.workspace};
+    const Matrix products = f32_products_of(a, executor.workspace);
     const DType format = format_of_units(a.weights->format);
     const Room room = room_for(format, a.routing.rows, a.weights->k, a.gated);
     PackedStreamParams params{grouped_params(a), units_of(a.weights->k), 0, room.tokens, room.slots};

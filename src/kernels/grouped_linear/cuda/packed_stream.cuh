@@ -135,7 +135,9 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
     };
     staged.template fill<kRingWarps>(row_of, p.k, live, 0, f.units);
     __syncthreads();
-    for (int item = segment.begin + (warp - segment.begin & kRingWarps - 1); item < segment.end; item += kRingWarps) {
+    // The warp's items are those of its stream: `warp` and every 16th behind it.
+    const int skipped = ((warp - segment.begin) % kRingWarps + kRingWarps) % kRingWarps;
+    for (int item = segment.begin + skipped; item < segment.end; item += kRingWarps) {
       const ItemOutputs<kGroups, kTiles> outputs(p, segment.pairs.group, segment.first_tile + item - segment.begin);
       float sums[kTiles][kGroups][4] = {};
       multiply_item<kFormat, kGroups, kTiles>(stream, staged, f.units, live, sums);

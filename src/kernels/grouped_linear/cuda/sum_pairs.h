@@ -25,6 +25,14 @@ inline size_t products_workspace(const GroupedLinearProblem& p) {
   return p.sum ? static_cast<size_t>(each * p.n) : 0;
 }
 
+// The same in f32 whatever their number, for kernels of few rows.
+inline Matrix f32_products_of(const GroupedLinearArgs& a, std::byte* workspace) {
+  return {DType::F32, a.routing.pairs(), a.weights->n, a.weights->n, workspace};
+}
+inline size_t f32_products_workspace(const GroupedLinearProblem& p) {
+  return p.sum ? static_cast<size_t>(p.pairs() * p.n) * sizeof(float) : 0;
+}
+
 // y[row] += products[row * per_row] + products[row * per_row + 1] + ..., in this order, without the pairs that the
 // routing skips. `products` has y's columns.
 cudaError_t add_pairs(const Matrix& products, const Routing& routing, const Matrix& y, const CudaStep& step);

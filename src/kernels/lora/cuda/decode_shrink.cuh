@@ -9,7 +9,7 @@ inline constexpr int kChunk = 32;  // columns of A that a warp multiplies at a t
 inline constexpr int kChunks = 8;  // in flight: one that is spilled would have to arrive first
 
 // A pass computes one to four tiles of 16 rows of A. The warps of a block divide the tiles, then those of a tile divide
-// k with the other blocks: one short loop for all ranks, since code that runs once costs by its length.
+// k with the other blocks: one short loop for all ranks, since instructions that run once still have to be fetched.
 struct ShrinkTiles {
   int log_warps;  // of a tile
   __device__ explicit ShrinkTiles(int tiles) : log_warps(tiles == 1 ? 3 : tiles == 2 ? 2 : 1) {}

@@ -65,7 +65,7 @@ class LineEnd {
     return {0, (blocks.count + kGroup - 1) / kGroup, kGroup, p_.group_summaries, counter, {}};
   }
 
-  // A loop, since code that a block has run before is fast.
+  // A loop: in its second round a block finds the instructions in its cache.
   __device__ void arrive(const Segment& s, const Contributors& blocks, int own) {
 #pragma unroll 1
     for (bool of_pair = blocks.count <= kGroup;; of_pair = true) {
