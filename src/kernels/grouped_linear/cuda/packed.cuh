@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kPackedThreads, packed_blocks_resident(kFormat
   for (int chunk = 0; chunk < packed.units; chunk += packed.units_chunk) {
     const int chunk_end = min(packed.units, chunk + packed.units_chunk);
     __syncthreads();  // the rows are known, and all warps have left the chunk before
-    staged.fill(row_of, p.k, live, chunk, chunk_end - chunk);
+    staged.fill(row_of, p.k, live, chunk, chunk_end - chunk, warp, kPackedWarps);
     __syncthreads();
     const __nv_bfloat16* x[kGroups];  // missing pairs repeat the last one; their sums are not stored
 #pragma unroll

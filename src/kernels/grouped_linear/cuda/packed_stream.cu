@@ -29,7 +29,7 @@ class PackedStream final : public Kernel<GroupedLinearOp> {
   bool can_run(const Problem& p, const Hardware& hardware) const override {
     return is_gpu(hardware) && hardware.architecture == 90 && is_packed_grouped(p) && p.groups <= kStreamMostGroups &&
            most_tiles(p.pairs(), p.groups, kTokens) <= int64_t{hardware.cores} * kMostTilesEach &&
-           room_for(format_of_units(p.format), p.rows, p.k, p.gated).slots >= 1;
+           block_of(format_of_units(p.format), p.gated).most_x_bytes >= x_bytes(format_of_units(p.format), p.rows, p.k);
   }
   // Weights stream once for each tile of pairs. Warps decode them meanwhile; in their last round some have no item.
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
@@ -39,7 +39,8 @@ class PackedStream final : public Kernel<GroupedLinearOp> {
     const double tiles = expected_tiles(p, kTokens);
     const double bytes = double(packed_linear_bytes(format, p.n, p.k)) * std::max(p.expected_active(), 0.01);
     const double items = tiles * double(ceil_div(p.gated ? p.n / 2 : p.n, kUnitRows));
-    const double rounds = items / (double(kRingWarps) * hardware.cores), uneven = std::ceil(rounds) / rounds;
+    const double rounds = items / (double(block_of(format, p.gated).warps) * hardware.cores);
+    const double uneven = std::ceil(rounds) / rounds;
     const double instructions = format == DType::MXFP4 ? 1.7 + 0.5 * kGroups : 1.2 + 1.0 * kGroups;  // of a weight
     const double decoding = decode_us(p, format, tiles, instructions, 0.5, hardware) * uneven;
     return begin_us + std::max(decoding, bytes / (0.85 * hardware.ceilings.read_gbs) * 1e-3) +
@@ -52,15 +53,15 @@ class PackedStream final : public Kernel<GroupedLinearOp> {
     const CudaStep step{static_cast<cudaStream_t>(executor.queue), executor.overlap};
     const Matrix products = f32_products_of(a, executor.workspace);
     const DType format = format_of_units(a.weights->format);
-    const Room room = room_for(format, a.routing.rows, a.weights->k, a.gated);
-    PackedStreamParams params{grouped_params(a), units_of(a.weights->k), 0, room.tokens, room.slots};
+    const Block block = block_of(format, a.gated);
+    PackedStreamParams params{grouped_params(a), units_of(a.weights->k), 0, block.most_x_bytes};
     params.tiles = static_cast<int>(ceil_div(params.p.outputs, kUnitRows));
     if (a.sum) params.p.y = products;
     LaunchShape shape;
     const int64_t items = most_tiles(a.routing.pairs(), a.weights->groups, kTokens) * params.tiles;
     shape.grid = dim3(static_cast<unsigned>(std::min<int64_t>(items, executor.hardware->cores)));
-    shape.threads = kStreamThreads;
-    shape.shared_bytes = static_cast<size_t>(room.bytes);
+    shape.threads = 32 * block.warps;
+    shape.shared_bytes = kMostShared;
     shape.most_shared = true;
     check_cuda(
         with_packed_format(format, [&](auto f) { return launch_packed_stream<f.value, kGroups>(params, shape, step); }),
@@ -70,24 +71,31 @@ class PackedStream final : public Kernel<GroupedLinearOp> {
 
  private:
   static constexpr int kTokens = 8 * kGroups;
-  struct Room {
-    int tokens, slots, bytes;
-  };
 
   static int units_of(int64_t k) { return static_cast<int>(ceil_div(k, kUnitColumns)); }
 
-  // x of a tile of pairs, and in what it leaves the rings.
-  static Room room_for(DType format, int64_t rows, int64_t k, bool gated) {
+  // Of one tile of pairs.
+  static int x_bytes(DType format, int64_t rows, int64_t k) {
     const int tokens = static_cast<int>(std::min<int64_t>(rows, kTokens));  // a row's groups are distinct
-    Room room{tokens, 0, 0};
+    int bytes = 0;
     with_packed_format(format, [&](auto f) {
-      const int x = StagedX<f.value, kGroups>::bytes(tokens, units_of(k));
-      const int slot = kRingWarps * (gated ? 2 : 1) * Unit<f.value>::kSize;
-      room.slots = std::min(kStreamMostSlots, (kMostShared - x) / slot);
-      room.bytes = x + room.slots * slot;
+      bytes = StagedX<f.value, kGroups>::bytes(tokens, units_of(k));
       return cudaSuccess;
     });
-    return room;
+    return bytes;
+  }
+  struct Block {
+    int warps, most_x_bytes;
+  };
+  static Block block_of(DType format, bool gated) {
+    Block block{};
+    with_packed_format(format, [&](auto f) {
+      constexpr int kUnit = Unit<f.value>::kSize;
+      block.warps = gated ? kStreamWarps<f.value, 2> : kStreamWarps<f.value, 1>;
+      block.most_x_bytes = kMostShared - block.warps * (gated ? 2 : 1) * kUnit;
+      return cudaSuccess;
+    });
+    return block;
   }
 
   std::string_view name_;

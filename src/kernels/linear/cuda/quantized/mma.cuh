@@ -51,24 +51,25 @@ struct StagedX {
         sums(reinterpret_cast<float*>(shared + tokens * stride * 2)) {}
 
   // A warp stages 256 columns of a token at a time, a lane eight of them; kAtOnce loads share a memory latency.
-  // `row_of(token)`: the token's row of x, of k columns. `kWarps`: of the block, all of which call it.
-  template <int kWarps = kPackedWarps, class RowOf>
-  __device__ __forceinline__ void fill(RowOf row_of, int k, int tokens, int first_unit, int units) {
+  // `row_of(token)`: the token's row of x, of k columns. `warp`: this one of the `warps` that share the work.
+  template <class RowOf>
+  __device__ __forceinline__ void fill(RowOf row_of, int k, int tokens, int first_unit, int units, int warp,
+                                       int warps) {
     constexpr int kAtOnce = 4;
-    const int warp = static_cast<int>(threadIdx.x) / 32, column = static_cast<int>(threadIdx.x) % 32 * 8;
+    const int column = static_cast<int>(threadIdx.x) % 32 * 8;
 #pragma unroll 1
-    for (int first = warp; first < tokens * units; first += kAtOnce * kWarps) {
+    for (int first = warp; first < tokens * units; first += kAtOnce * warps) {
       uint4 eights[kAtOnce];
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
-        const int job = first + i * kWarps, token = job / units;
+        const int job = first + i * warps, token = job / units;
         const int from = (first_unit + job - token * units) * kUnitColumns + column;
         const bool live = token < tokens && from < k;
         eights[i] = load_shared_input_if(row_of(live ? token : 0) + (live ? from : 0), live);
       }
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
-        const int job = first + i * kWarps, token = job / units;
+        const int job = first + i * warps, token = job / units;
         if (token < tokens) place(eights[i], token, job - token * units);
       }
     }
@@ -211,7 +212,7 @@ __global__ void __launch_bounds__(kPackedThreads, packed_blocks_resident(kFormat
     const int chunk_end = min(end, chunk + shape.units_chunk);
     if (chunk > begin) __syncthreads();
     const auto row_of = [&](int token) { return p.x + (first_token + token) * p.x_stride; };
-    staged.fill(row_of, p.k, live, chunk, chunk_end - chunk);
+    staged.fill(row_of, p.k, live, chunk, chunk_end - chunk, warp, kPackedWarps);
     __syncthreads();
     const __nv_bfloat16* x[kGroups];  // missing tokens repeat the last one; their sums are not stored
 #pragma unroll
