@@ -14,14 +14,16 @@ double copy_slot_us(Runner& runner) {
 
 }  // namespace
 
-// The paged states are copied one after the other.
+// States of one shape are copied at once, keys and values apart (StateCache::copy_page).
 double copy_page_us(Runner& runner) {
   const StateLayout& layout = runner.rank().layout();
   const LoadOptions& options = runner.options();
   const auto bytes = static_cast<double>(layout.bytes_per_token(*options.kv_type)) * options.block_size;
   const Ceilings& ceilings = runner.hardware().ceilings;
+  const auto shapes = layout.paged();
+  const bool alike = std::all_of(shapes.begin(), shapes.end(), [&](const auto& shape) { return shape == shapes[0]; });
   return 2 * bytes / (1e3 * std::max(1.0, ceilings.read_gbs)) +
-         2 * ceilings.region_us * static_cast<double>(layout.paged().size());
+         2 * ceilings.region_us * static_cast<double>(alike ? 1 : shapes.size());
 }
 
 StepCost step_cost(Runner& runner, int64_t rows, int64_t sequences, int64_t context, int64_t logit_rows) {
