@@ -53,6 +53,7 @@ TEST_P(DraftBranchesTest, RightBranchesTakeTheStepsOfRightDrafts) {
       EXPECT_EQ(stats_.generated_tokens, 41u);
       EXPECT_EQ(drafter.widest, 3);
       EXPECT_EQ(drafter.rows_followed, static_cast<int64_t>(length) + 7 * 5) << "the last step is not followed";
+      EXPECT_EQ(drafter.followed_from, branch * 5) << "the hidden states are those of the branch";
     }
   }
 }

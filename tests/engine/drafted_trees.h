@@ -62,13 +62,15 @@ class DraftedTrees : public Drafter {
       for (int32_t branch = 1; branch <= s.alternatives; ++branch)
         asked.first.push_back(branch == guess.chain && guess.right > 0 ? right : wrong(right, branch));
       rows_followed += s.rows;
+      followed_from = s.row;
     }
   }
   void forget(uint64_t sequence) override { asked_.erase(sequence); }
 
   int32_t widest = 0;  // branches of a sequence in one step
   int64_t branches = 0, rows_followed = 0;
-  int throw_in = 0;  // steps; 0: never
+  int32_t followed_from = 0;  // the first row of the step that was followed last
+  int throw_in = 0;           // steps; 0: never
 
  private:
   int32_t wrong(int32_t right, int32_t branch) const { return (right + 1 + branch) % vocab_; }
