@@ -14,7 +14,7 @@ std::span<const int32_t> Scheduler::alternatives(const Sequence& s) const {
   return named.first(most);
 }
 
-// A branch takes a place of the step, which a later prompt or sequence would otherwise have.
+// The places of a step that running sequences leave: buffers and plans know no more slices.
 int64_t Scheduler::branch_places() const { return std::max<int64_t>(0, limits_.places - std::ssize(running_)); }
 
 // Asks for the branches that the plan wants beside the drafts. Each takes its pages without preemption.
