@@ -20,8 +20,9 @@ class BlockTable {
   bool reserve(int32_t tokens);
   void truncate(int32_t tokens);  // gives back the pages past this many positions
   void clear() { truncate(0); }
-  void share(int32_t page);                // appends a page that another holder keeps as well
-  void replace(size_t index, int32_t by);  // gives this page back and holds `by` instead
+  void swap(BlockTable& other) { pages_.swap(other.pages_); }  // of the same pool, and as long at most
+  void share(int32_t page);                                    // appends a page that another holder keeps as well
+  void replace(size_t index, int32_t by);                      // gives this page back and holds `by` instead
   std::span<const int32_t> pages() const { return pages_; }
   int32_t pages_for(int32_t tokens) const { return (tokens + block_size_ - 1) / block_size_; }
   int32_t capacity() const { return static_cast<int32_t>(pages_.size()) * block_size_; }  // positions

@@ -1,5 +1,7 @@
 #include "cache/state_cache.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "tensor/populate.h"
 
@@ -41,6 +43,9 @@ StateCache::StateCache(StateLayout layout, const StateOptions& options, Memory& 
     layer.values = shape.latent ? layer.keys : arena_.take(rows_bytes(shape.kv_heads, shape.value_dim, options));
     paged_.push_back(layer);
   }
+  const auto& shapes = layout_.paged();
+  const bool alike = std::all_of(shapes.begin(), shapes.end(), [&](const auto& shape) { return shape == shapes[0]; });
+  if (alike && paged_.size() > 1) layer_bytes_ = static_cast<size_t>(paged_[1].keys - paged_[0].keys);
   records_ = arena_.take(layout_.bytes_per_slot() * static_cast<size_t>(slots_.size()));
 }
 
@@ -49,12 +54,17 @@ void StateCache::populate(ThreadPool& pool) {
   if (arena_.used() > 0) millrace::populate(first, arena_.used(), pool);
 }
 
+// States of one shape lie at equal distances, so that a device copies their pages at once: one copy for each would take
+// longer to launch than to run.
 void StateCache::copy_page(int32_t from, int32_t to) {
-  for (const auto& layer : paged_) {
-    const size_t key = layer.key_offset(1, 0, 0), value = layer.value_offset(1, 0, 0);
-    const auto source = static_cast<size_t>(from), target = static_cast<size_t>(to);
-    memory_.copy(layer.keys + target * key, layer.keys + source * key, key);
-    if (!layer.latent) memory_.copy(layer.values + target * value, layer.values + source * value, value);
+  const bool at_once = layer_bytes_ > 0;
+  for (const auto& layer : std::span(paged_).first(at_once ? 1 : paged_.size())) {
+    const auto copy = [&](std::byte* rows, size_t bytes) {
+      memory_.copy_ranges(rows + static_cast<size_t>(to) * bytes, rows + static_cast<size_t>(from) * bytes, bytes,
+                          layer_bytes_, at_once ? paged_.size() : 1);
+    };
+    copy(layer.keys, layer.key_offset(1, 0, 0));
+    if (!layer.latent) copy(layer.values, layer.value_offset(1, 0, 0));
   }
   if (mirror_ != nullptr) mirror_->copy_page(from, to);
 }

@@ -65,6 +65,7 @@ class StateCache {
   StateCache* mirror_ = nullptr;
   Arena arena_;
   std::vector<KvLayer> paged_;
+  size_t layer_bytes_ = 0;  // distance of the paged states, if all have one shape; else 0
   // [slot][state]: the states of a sequence lie together, so that one copy takes a snapshot.
   std::byte* records_ = nullptr;
 };

@@ -16,6 +16,7 @@ struct PagedShape {
   int key_dim = 0;      // elements of a key row
   int value_dim = 0;    // elements of a value row
   bool latent = false;  // values are the first value_dim elements of the key row (MLA) and are not stored
+  friend bool operator==(const PagedShape&, const PagedShape&) = default;
 };
 
 // One record of fixed size per sequence: recurrent or convolution state. It begins as zeros.

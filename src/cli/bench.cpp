@@ -32,17 +32,26 @@ struct BenchOptions {
 struct DraftShape {
   int32_t tokens = 0;
   double acceptance = 0;
+  int32_t width = 1;
+  double second = 0;
 };
 
-// "n=4,accept=0.755"
+// "n=4,accept=0.755" or "n=4,accept=0.755,width=2,second=0.4"
 DraftShape parse_draft_shape(const std::string& text) {
   DraftShape shape;
   if (text.empty()) return shape;
-  int end = 0;
-  const int read = std::sscanf(text.c_str(), "n=%d,accept=%lf%n", &shape.tokens, &shape.acceptance, &end);
-  const bool whole = read == 2 && end == static_cast<int>(text.size());
-  if (!whole || shape.tokens < 1 || shape.tokens > 64 || !(shape.acceptance >= 0 && shape.acceptance <= 1))
-    fail(ErrorKind::Usage, "--draft-shape {}: expected n=1..64,accept=0..1, as n=4,accept=0.755", text);
+  int end = 0, branches_end = 0;
+  const int read = std::sscanf(text.c_str(), "n=%d,accept=%lf%n,width=%d,second=%lf%n", &shape.tokens,
+                               &shape.acceptance, &end, &shape.width, &shape.second, &branches_end);
+  const auto is_chance = [](double x) { return x >= 0 && x <= 1; };
+  const bool whole = (read == 2 ? end : read == 4 ? branches_end : -1) == static_cast<int>(text.size());
+  const bool within = shape.tokens >= 1 && shape.tokens <= 64 && shape.width >= 1 && shape.width <= 1 + kMostBranches;
+  if (!whole || !within || !is_chance(shape.acceptance) || !is_chance(shape.second)) {
+    fail(ErrorKind::Usage,
+         "--draft-shape {}: expected n=1..64,accept=0..1, as n=4,accept=0.755, or with branches "
+         "n=4,accept=0.755,width=1..{},second=0..1",
+         text, 1 + kMostBranches);
+  }
   return shape;
 }
 
@@ -57,8 +66,8 @@ std::vector<BenchmarkCase> cases_of(const BenchOptions& o) {
       }
       for (const int32_t tokens : parse_int_list("-n", o.generate, 0, kMost)) {
         if (tokens == 0) continue;
-        cases.push_back(
-            {BenchmarkCase::Kind::Generate, tokens, batch, depth, o.draw, drafts.tokens, drafts.acceptance});
+        cases.push_back({BenchmarkCase::Kind::Generate, tokens, batch, depth, o.draw, drafts.tokens, drafts.acceptance,
+                         drafts.width, drafts.second});
       }
     }
   }
@@ -75,6 +84,8 @@ nlohmann::json to_json(const BenchmarkResult& r, int threads) {
           {"depth", r.test.depth},
           {"draft_tokens", r.test.drafts},
           {"draft_acceptance", r.test.acceptance},
+          {"draft_width", r.test.width},
+          {"draft_second", r.test.second},
           {"threads", threads},
           {"tokens_per_second", r.median},
           {"samples", r.samples},
@@ -152,6 +163,7 @@ DraftSource open_drafts_for(const BenchOptions& o, const std::shared_ptr<const W
   size_for(largest, cases);
   DraftSource drafts = open_drafts({o.draft}, o.model, source, largest);
   load.heads = largest.heads;
+  load.branches = largest.branches;
   load.logit_rows = largest.logit_rows;
   return drafts;
 }
@@ -234,7 +246,8 @@ void add_bench(CLI::App& app) {
       ->check(whole_number(0, 16384));
   verb->add_option("--draft-shape", o->draft_shape,
                    "every step of tg verifies n draft tokens per sequence, each accepted with this probability: "
-                   "n=4,accept=0.755");
+                   "n=4,accept=0.755; with width=2,second=0.4 also a branch behind a second guess of the first token, "
+                   "which is right in so many of the cases where the first guess is not");
   verb->add_option("--draft", o->draft,
                    "with --draft-shape: the time includes the passes of this draft MODEL, EAGLE-3 folder, "
                    "synthetic:eagle3-SHAPE or mtp heads. Alone: tg runs in turns without and with these drafts (also "

@@ -77,26 +77,33 @@ void print(const OpCall& c, bool roof_measured) {
   }
 }
 
-// For each batch and draft length: the expected time of a step, the acceptance per token from which it pays, and the
-// gain if every draft is accepted.
-void print_speculation(Runner& runner, Runner* passes, const std::vector<int32_t>& batches, int64_t context,
-                       bool json) {
+std::string chance(double chance) { return chance <= 1 ? fmt::format("{:.2f}", std::max(0.0, chance)) : "never"; }
+
+// For each batch and draft length: the expected time of a step, and the acceptance per token from which it pays. With
+// heads also the time with a branch beside each draft, and the chance of its first token from which that pays.
+void print_speculation(Runner& runner, Runner* passes, bool branches, const std::vector<int32_t>& batches,
+                       int64_t context, bool json) {
   std::span<const int32_t> lengths = kDraftLengths;
   if (passes != nullptr) lengths = lengths.first(kPassLengths);
   const auto costs = speculation_costs(runner, batches, lengths, context, passes);
   double alone = 0;
   nlohmann::json all = nlohmann::json::array();
-  if (!json) fmt::print("{:>5} {:>6} {:>12} {:>8} {:>11}\n", "batch", "draft", "step us", "times", "break-even");
+  if (!json) {
+    fmt::print("{:>5} {:>6} {:>12} {:>8} {:>11}{}\n", "batch", "draft", "step us", "times", "break-even",
+               branches ? "   a branch us  second guess" : "");
+  }
   for (const auto& c : costs) {
     if (c.draft == 0) alone = c.us;
     if (json) {
       all.push_back({{"batch", c.batch}, {"draft", c.draft}, {"step_us", c.us}, {"break_even", c.break_even}});
+      if (branches && c.draft > 0)
+        all.back().update({{"branch_us", c.branch_us}, {"branch_break_even", c.branch_break_even}});
       continue;
     }
-    const std::string break_even = c.draft == 0        ? "-"
-                                   : c.break_even <= 1 ? fmt::format("{:.2f}", c.break_even)
-                                                       : "never";
-    fmt::print("{:>5} {:>6} {:>12.1f} {:>8.2f} {:>11}\n", c.batch, c.draft, c.us, c.us / alone, break_even);
+    fmt::print("{:>5} {:>6} {:>12.1f} {:>8.2f} {:>11}", c.batch, c.draft, c.us, c.us / alone,
+               c.draft == 0 ? "-" : chance(c.break_even));
+    if (branches && c.draft > 0) fmt::print(" {:>13.1f} {:>13}", c.branch_us, chance(c.branch_break_even));
+    fmt::print("\n");
   }
   if (json) print_json({{"context", context}, {"speculation", all}});
 }
@@ -114,7 +121,10 @@ void run(const ExplainOptions& o) {
   if (!o.draft.empty()) drafts = open_drafts({o.draft}, o.model, source, load);
   Runner runner(source, load);  // planned, not loaded: planning needs no weights
   const int64_t context = std::min(o.depth, runner.options().context);
-  if (o.speculate) return print_speculation(runner, plan_drafter(drafts, runner).get(), batches, context, o.model.json);
+  if (o.speculate) {
+    const bool branches = drafts.kind == DraftSource::Kind::Heads;
+    return print_speculation(runner, plan_drafter(drafts, runner).get(), branches, batches, context, o.model.json);
+  }
   auto choices = explain(runner, batches, context);
   if (!o.all) std::erase_if(choices, [](const OpCall& c) { return !c.has_roof; });
   if (o.model.json) {

@@ -72,8 +72,12 @@ DraftSource open_drafts(const std::string& name, const std::shared_ptr<const Wei
                         LoadOptions& load) {
   DraftSource drafts = find_drafts(name, main, open);
   const int64_t each = most_tokens(drafts.kind);
-  load.logit_rows = std::max(load.logit_rows, load.sequences + std::min(kMostDraftRows, load.sequences * each));
-  if (drafts.kind == DraftSource::Kind::Heads) load.heads = drafts.source;
+  if (drafts.kind == DraftSource::Kind::Heads) {
+    load.heads = drafts.source;
+    load.branches = kMostBranches;
+  }
+  const int64_t rows = load.sequences * each + load.branches * (1 + each);
+  load.logit_rows = std::max(load.logit_rows, load.sequences + std::min(kMostDraftRows, rows));
   return drafts;
 }
 

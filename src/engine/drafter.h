@@ -9,12 +9,16 @@ namespace millrace {
 
 class Runner;
 
+// Further drafts of a sequence in one step, at most: each begins with another guess of the first token.
+constexpr int32_t kMostBranches = 3;
+
 struct DraftAsk {
   uint64_t sequence = 0;            // identifies the sequence until forget()
   std::span<const int32_t> tokens;  // prompt and generated tokens
   std::span<int32_t> draft;         // the drafter writes its guess of the next tokens to the front
   int32_t given = 0;                // and its length here; 0: no guess
   std::span<const int32_t> pages;   // of the sequence, with room for all of the draft but its last token
+  int32_t branch = 0;               // 0: the likeliest draft; r: that behind alternative r - 1 (Drafter::alternatives)
 };
 
 // The rows of one sequence that the last step computed, without those of rejected drafts.
@@ -25,6 +29,7 @@ struct FollowedRows {
   int32_t position = 0, rows = 0;          // its position, and the number of rows
   bool drafts = false;                     // a draft may be asked for next
   bool decoded = false;                    // a token and its drafts, not a chunk of a prompt
+  int32_t alternatives = 0;                // so many further guesses of the next draft's first token are wanted
 };
 
 class Drafter {
@@ -45,6 +50,9 @@ class Drafter {
   // state in the pages of the sequences. Steps of such sequences do not run ahead.
   virtual bool follows() const { return false; }
   virtual void follow(std::span<const FollowedRows> /*sequences*/) {}
+  // Other guesses of the token behind so many tokens of this sequence, the likeliest first: as many as follow() was
+  // asked for, or fewer. The drafts that begin with them are branches, with pages of their own (DraftAsk::branch).
+  virtual std::span<const int32_t> alternatives(uint64_t /*sequence*/, size_t /*tokens*/) const { return {}; }
   // The sequence ended or was preempted.
   virtual void forget(uint64_t /*sequence*/) {}
 };

@@ -25,6 +25,7 @@ double draft_margin(const Runner& runner) { return runner.hardware().device == D
 Engine::Engine(Runner& runner, const EngineOptions& options)
     : runner_(runner),
       draft_tokens_(options.drafter != nullptr ? std::max(0, options.draft_tokens) : 0),
+      draft_width_(std::clamp(options.draft_width, 1, 1 + kMostBranches)),
       pacer_([&runner, drafts = options.drafts_by_cost] { return estimate_steps(runner, drafts); },
              {options.tpot_target_ms * 1e3, options.prefill_slack > 0 ? options.prefill_slack : usual_slack(runner)}),
       power_(runner.rank().device()),
@@ -36,6 +37,8 @@ Engine::Engine(Runner& runner, const EngineOptions& options)
                   .prefix_cache = options.prefix_cache && !runner.model().pools(),
                   .drafter = options.drafter,
                   .draft_tokens = draft_tokens_,
+                  .draft_width = draft_width_,
+                  .places = runner.options().places(),
                   .drafts_by_cost = options.drafts_by_cost,
                   .draft_margin = draft_margin(runner),
                   .runs_ahead = runner.runs_ahead(),
@@ -44,7 +47,7 @@ Engine::Engine(Runner& runner, const EngineOptions& options)
                   .same_chunks = !runner.options().batch_invariant},
                  pacer_),
       parked_(options.prefix_cache && !runner.model().pools() ? options.parked : nullptr),
-      batch_(runner.options().rows, runner.options().sequences, runner.options().logit_rows),
+      batch_(runner.options().rows, runner.options().places(), runner.options().logit_rows),
       forked_(static_cast<size_t>(runner.model().config().vocab)),
       pooling_(read_pooling(runner.source())) {
   for (Step* step : {&step_, &ahead_}) {
@@ -182,7 +185,7 @@ void Engine::count_step() {
   if (watts) totals_.joules = totals_.joules.value_or(0) + *watts * seconds;
   for (const auto& part : step_.plan.parts) {
     if (part.sequence == nullptr) continue;  // ended while the step ran
-    const double share = seconds * part.rows / static_cast<double>(step_.rows);
+    const double share = seconds * (part.rows + part.branch_rows) / static_cast<double>(step_.rows);
     part.sequence->compute_ms += share * 1e3;
     if (watts) part.sequence->joules = part.sequence->joules.value_or(0) + *watts * share;
   }

@@ -35,12 +35,16 @@ struct EngineOptions {
   // number of sequences.
   Drafter* drafter = nullptr;
   int32_t draft_tokens = 4;  // per sequence and step, at most
-  // Verify only as many draft tokens as raise the expected rate. Otherwise every draft is verified whole.
+  // Drafts per sequence and step, at most: one, and branches that begin with other tokens (draft_branch.h), up to
+  // kMostBranches. Only drafters that follow sequences know other tokens.
+  int32_t draft_width = 1;
+  // Verify only as many draft tokens and branches as raise the expected rate. Otherwise every draft is verified whole.
   bool drafts_by_cost = false;
 
   void draft_with(Drafter& proposes) {
     drafter = &proposes;
     draft_tokens = proposes.most_tokens();
+    draft_width = 1 + kMostBranches;
     drafts_by_cost = true;
   }
 };
@@ -100,6 +104,7 @@ class Engine {
   void check(const Request& request) const;
   PrefixKey key_of(const Adapter* adapter, size_t tokens) const;
   int32_t most_drafts(const Request& request) const;
+  int32_t most_branches(const Request& request) const;
   struct Step {
     Scheduler::Plan plan;
     std::vector<uint8_t> on_host;  // by row of logits: 1 if the host draws its token
@@ -128,7 +133,7 @@ class Engine {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point start_ = Clock::now();
   Runner& runner_;
-  const int32_t draft_tokens_;  // 0: no drafter
+  const int32_t draft_tokens_, draft_width_;  // 0 tokens: no drafter
   StepPacer pacer_;
   PowerMeter power_;
   Scheduler scheduler_;

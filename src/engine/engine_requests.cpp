@@ -62,8 +62,12 @@ std::unique_ptr<Sequence> Engine::prepare(Request request) {
   group->request = std::move(request);
   const auto longest = static_cast<int32_t>(prompt + wanted);
   const auto make = [&](int32_t choice) {
-    return std::make_unique<Sequence>(group, choice, runner_.state().new_table(longest), longest,
-                                      runner_.model().config().vocab, most_drafts(group->request), model.pools());
+    auto sequence =
+        std::make_unique<Sequence>(group, choice, runner_.state().new_table(longest), longest,
+                                   runner_.model().config().vocab, most_drafts(group->request), model.pools());
+    for (int32_t i = 0; i < most_branches(group->request); ++i)
+      sequence->add_branch(runner_.state().new_table(longest));
+    return sequence;
   };
   auto first = make(0);
   for (const int32_t choice : group->unborn) first->add_choice(make(choice));
@@ -95,6 +99,14 @@ ParkedStates::Found Engine::parked_place(const Adapter* adapter, std::span<const
 int32_t Engine::most_drafts(const Request& request) const {
   if (request.kind != RequestKind::Generate) return 0;
   return request.draft_tokens < 0 ? draft_tokens_ : std::min(request.draft_tokens, draft_tokens_);
+}
+
+// Branches are drawn from as plain rows: a mask, a penalty or recurrent state would depend on the rows before.
+int32_t Engine::most_branches(const Request& request) const {
+  const SamplingParams& sampling = request.sampling;
+  const bool plain = request.constraints.empty() && request.min_tokens == 0 && sampling.logprobs < 0 &&
+                     !has_penalties(sampling) && sampling.logit_bias.empty();
+  return plain && most_drafts(request) > 0 && !runner_.state().has_slots() ? draft_width_ - 1 : 0;
 }
 
 RequestId Engine::submit(std::unique_ptr<Sequence> prepared) {

@@ -18,7 +18,7 @@ void Engine::ask_for_draws(Step& step) {
   for (const auto& part : step.plan.parts) {
     const auto first = static_cast<int64_t>(step.on_host.size());
     const uint8_t on_host = draws_on_device(part, first) ? 0 : 1;
-    step.on_host.insert(step.on_host.end(), static_cast<size_t>(part.logits.size()), on_host);
+    step.on_host.insert(step.on_host.end(), static_cast<size_t>(part.logit_rows()), on_host);
   }
 }
 
@@ -27,7 +27,13 @@ bool Engine::draws_on_device(const Scheduler::Part& part, int64_t logit_row) {
   DrawTables& draws = runner_.draws();
   const Sequence& s = *part.sequence;
   if (!draws.usable() || !part.completes() || !s.needs_token_only()) return false;
-  return s.wants_likeliest() || draws.set(logit_row, s.sampler(), 0, part.logits.size());
+  if (s.wants_likeliest()) return true;
+  if (!draws.set(logit_row, s.sampler(), 0, part.logits.size())) return false;
+  for (const DraftBranch& branch : s.branches()) {
+    // Without penalties and biases every row can be drawn if one can.
+    MR_ASSERT(branch.rows() == 0 || draws.set(logit_row + branch.row, s.sampler(), 0, branch.rows()));
+  }
+  return true;
 }
 
 // Skips prompts with several choices, whose logits are drawn from more than once (complete_prompt).
@@ -35,12 +41,12 @@ void Engine::draw(Matrix logits) {
   drawing_.clear();
   int64_t end = 0;
   for (const auto& part : step_.plan.parts) {
-    end += part.logits.size();
+    end += part.logit_rows();
     if (part.sequence == nullptr) continue;  // ended while the step ran
     Sequence& s = *part.sequence;
     const bool draws = part.completes() && s.request().kind == RequestKind::Generate && s.group().unborn.empty();
     if (!draws || step_.on_host[static_cast<size_t>(end - 1)] == 0) continue;
-    const int64_t rows = 1 + s.drafted();  // earlier rows of a prompt are only scored
+    const int64_t rows = 1 + s.drafted() + part.branch_rows;  // earlier rows of a prompt are only scored
     drawing_.push_back({&s, logits.rows_from(end - rows, rows)});
   }
   ThreadPool* helpers = runner_.helpers();
@@ -57,7 +63,7 @@ void Engine::collect(Matrix logits, std::span<const int32_t> tokens, FunctionRef
   int64_t logit_row = 0, hidden_row = 0;
   for (const auto& part : step_.plan.parts) {
     const int64_t first = logit_row;
-    logit_row += part.logits.size();
+    logit_row += part.logit_rows();
     if (part.sequence == nullptr) continue;
     Sequence& s = *part.sequence;
     if (s.generating()) {
@@ -86,24 +92,28 @@ void Engine::collect(Matrix logits, std::span<const int32_t> tokens, FunctionRef
 }
 
 // Takes tokens row by row. A row's token is chosen as without drafts; the next row counts only if its draft equals that
-// token.
+// token. The first token decides whether the rows of a branch follow.
 void Engine::take_generated(const Scheduler::Part& part, int64_t logit_row, std::span<const int32_t> tokens,
                             FunctionRef<void(const Emission&)> emit) {
   Sequence& s = *part.sequence;
   const bool on_host = step_.on_host[static_cast<size_t>(logit_row)] != 0;
-  const int32_t drafted = s.drafted();
+  int32_t verified = s.drafted();
+  for (const DraftBranch& branch : s.branches()) verified += static_cast<int32_t>(branch.draft().size());
+  const int32_t first = on_host ? s.drawn().front() : tokens[static_cast<size_t>(logit_row)];
+  const int32_t skipped = scheduler_.choose_branch(s, first), drafted = s.drafted();
   int32_t taken = 0;
   for (bool is_draft = true; is_draft && !s.finished(); ++taken) {
     const auto row = static_cast<size_t>(taken);
-    const int32_t token = on_host ? s.drawn()[row] : tokens[static_cast<size_t>(logit_row) + row];
+    const int32_t device_row = static_cast<int32_t>(logit_row) + (taken > 0 ? skipped + taken : 0);
+    const int32_t token = on_host ? s.drawn()[row] : tokens[static_cast<size_t>(device_row)];
     is_draft = token == s.next_draft();
     scheduler_.advance(s, 1);
     emit_with_times(on_host ? s.take_own(row) : s.take_drawn(token), s, emit);
   }
   totals_.generated_tokens += static_cast<uint64_t>(taken);
-  totals_.drafted_tokens += static_cast<uint64_t>(drafted);
+  totals_.drafted_tokens += static_cast<uint64_t>(verified);
   totals_.accepted_tokens += static_cast<uint64_t>(taken - 1);
-  s.draft_history.record(drafted, taken - 1);
+  s.draft_history.record(drafted, taken - 1, /*branched=*/skipped > 0);
   scheduler_.charge(s.client(), kGeneratedToken * taken);
   if (taken <= drafted) scheduler_.truncate(s);
 }

@@ -9,6 +9,8 @@
 
 namespace millrace {
 
+static_assert(kMostBranches <= ArgmaxOp::kMostSkipped);
+
 std::unique_ptr<Runner> HeadDrafter::plan(const Runner& target, const std::shared_ptr<const WeightSource>& heads) {
   if (target.rank().uses_host())
     fail(ErrorKind::Unsupported, "{}: heads cannot draft for a model of which a part stays in host memory",
@@ -55,8 +57,9 @@ int32_t HeadDrafter::token_of(int32_t row) const {
   return row >= 0 && row < std::ssize(vocabulary_) ? vocabulary_[static_cast<size_t>(row)] : -1;
 }
 
-std::span<const int32_t> HeadDrafter::run(Matrix features, bool own) {
+std::span<const int32_t> HeadDrafter::run(Matrix features, bool own, int32_t alternatives) {
   Batch batch = batch_.batch();
+  batch.alternatives = alternatives;
   batch.features = {features, feature_rows_, own};
   return runner_->run(batch);
 }
@@ -72,7 +75,7 @@ void HeadDrafter::add_followed(const FollowedRows& s) {
   const StepBatch::Rows logits{leads ? rows - 1 : rows, rows};
   batch_.add(tokens, s.position, length, s.pages, logits, {}, /*slot=*/-1, /*drafts=*/s.decoded && rows > 1);
   for (int32_t i = 0; i < rows; ++i) feature_rows_.push_back(s.row + i);
-  if (leads) leads_.push_back({s.sequence, s.tokens.size(), -1, static_cast<int32_t>(leads_.size())});
+  if (leads) leads_.push_back({s.sequence, s.tokens.size(), static_cast<int32_t>(leads_.size()), s.alternatives});
 }
 
 void HeadDrafter::follow(std::span<const FollowedRows> sequences) {
@@ -86,8 +89,32 @@ void HeadDrafter::follow(std::span<const FollowedRows> sequences) {
     }
   }
   if (batch_.empty()) return;
-  const auto chosen = run(target_.features(), /*own=*/false);
-  for (size_t i = 0; i < leads_.size(); ++i) leads_[i].token = token_of(chosen[i]);
+  int32_t alternatives = 0;
+  for (const Lead& lead : leads_) alternatives = std::max(alternatives, lead.alternatives);
+  take_leads(run(target_.features(), /*own=*/false, alternatives));
+}
+
+// `chosen`: [1 + alternatives][leads].
+void HeadDrafter::take_leads(std::span<const int32_t> chosen) {
+  for (size_t i = 0; i < leads_.size(); ++i) {
+    Lead& lead = leads_[i];
+    for (size_t rank = 0; rank <= static_cast<size_t>(lead.alternatives); ++rank) {
+      lead.tokens[rank] = token_of(chosen[rank * leads_.size() + i]);
+      if (lead.tokens[rank] < 0) lead.alternatives = std::max(0, static_cast<int32_t>(rank) - 1);
+    }
+  }
+}
+
+const HeadDrafter::Lead* HeadDrafter::lead_of(uint64_t sequence, size_t tokens) const {
+  const auto found = std::find_if(leads_.begin(), leads_.end(),
+                                  [&](const Lead& l) { return l.sequence == sequence && l.length == tokens; });
+  return found == leads_.end() || found->tokens[0] < 0 ? nullptr : &*found;
+}
+
+std::span<const int32_t> HeadDrafter::alternatives(uint64_t sequence, size_t tokens) const {
+  const Lead* lead = lead_of(sequence, tokens);
+  if (lead == nullptr) return {};
+  return std::span(lead->tokens).subspan(1, static_cast<size_t>(lead->alternatives));
 }
 
 void HeadDrafter::add_row(Chain& chain, int32_t pass) {
@@ -103,10 +130,9 @@ void HeadDrafter::draft_all(std::span<DraftAsk> asks) {
   chains_.clear();
   for (DraftAsk& ask : asks) {
     ask.given = 0;
-    const auto lead =
-        std::find_if(leads_.begin(), leads_.end(), [&](const Lead& known) { return known.sequence == ask.sequence; });
-    if (lead == leads_.end() || lead->token < 0 || lead->length != ask.tokens.size() || ask.draft.empty()) continue;
-    ask.draft[static_cast<size_t>(ask.given++)] = lead->token;
+    const Lead* lead = lead_of(ask.sequence, ask.tokens.size());
+    if (lead == nullptr || ask.draft.empty() || ask.branch > lead->alternatives) continue;
+    ask.draft[static_cast<size_t>(ask.given++)] = lead->tokens[static_cast<size_t>(ask.branch)];
     chains_.push_back({&ask, lead->row});
   }
   extend_chains();

@@ -3,6 +3,7 @@
 // that share, fork or lose pages need nothing else here.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -26,19 +27,24 @@ class HeadDrafter final : public RunnerDrafter {
   void follow(std::span<const FollowedRows> sequences) override;
   void draft_all(std::span<DraftAsk> asks) override;
   void forget(uint64_t sequence) override;
+  std::span<const int32_t> alternatives(uint64_t sequence, size_t tokens) const override;
 
  private:
-  // The first token of a sequence's next draft, from the pass that followed the last step.
+  // The first tokens of a sequence's next draft and of its branches, from the pass that followed the last step.
   struct Lead {
     uint64_t sequence;
-    size_t length;       // of the sequence
-    int32_t token, row;  // row: of the features that continue the draft
+    size_t length;  // of the sequence
+    int32_t row;    // of the features that continue the draft
+    int32_t alternatives = 0;
+    std::array<int32_t, 1 + kMostBranches> tokens = {-1};  // the likeliest first
   };
 
   void add_followed(const FollowedRows& rows);
   void add_row(Chain& chain, int32_t pass) override;  // Chain::at: the row of its features
   std::span<const int32_t> run_rows() override { return run(runner_->features(), /*own=*/true); }
-  std::span<const int32_t> run(Matrix features, bool own);
+  std::span<const int32_t> run(Matrix features, bool own, int32_t alternatives = 0);
+  void take_leads(std::span<const int32_t> chosen);
+  const Lead* lead_of(uint64_t sequence, size_t tokens) const;
   int32_t token_of(int32_t row) const override;
 
   Runner& target_;

@@ -37,6 +37,7 @@ struct LoadOptions {
   int64_t context = 0;                         // positions per sequence; 0: the model's, or as many as memory allows
   bool past_training = false;                  // allow a context beyond the trained one, for benchmarks
   int64_t sequences = 1;                       // most that run at the same time
+  int64_t branches = 0;                        // places in a step beyond these, for branches of drafts
   int64_t rows = 0;                            // tokens per step; 0: enough to keep the device busy
   int64_t logit_rows = 0;                      // rows with logits per step; at least one per sequence
   // Capacity of the KV cache in positions over all sequences. 0: a whole context for each sequence. kWhatFits: as much
@@ -72,6 +73,8 @@ struct LoadOptions {
   bool batch_invariant = false;  // results of a row do not depend on the rest of the batch: slower
   bool measure = false;          // measure the machine's ceilings if they are unknown
   bool device_draws = false;  // CPU only, for tests: sample beside the logits and run steps ahead, as a GPU always does
+
+  int64_t places() const { return sequences + branches; }  // sequences and branches of a step
 };
 
 }  // namespace millrace

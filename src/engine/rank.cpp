@@ -139,7 +139,7 @@ void Rank::open(const WeightSource& source) {
   const Hardware& hardware = device_->hardware();
   options_.threads = device_->is_host() ? hardware.threads : detect_cpu(options_.threads, isa).threads;
   if (options_.rows == 0) options_.rows = usual_rows(hardware);
-  options_.rows = std::max(options_.rows, options_.sequences);
+  options_.rows = std::max(options_.rows, options_.places());
   options_.logit_rows = std::max(options_.logit_rows, options_.sequences);
   options_.device_draws |= !device_->is_host();
   if (options_.pool == nullptr) options_.pool = std::make_shared<ThreadPool>(options_.threads);
@@ -172,7 +172,7 @@ void Rank::make_host_ops(const WeightSource& source) {
 int64_t Rank::pages() const { return (options_.context + options_.block_size - 1) / options_.block_size; }
 
 BatchTables::Sizes Rank::table_sizes() const {
-  return {options_.rows, std::min(options_.rows, options_.sequences), options_.logit_rows, pages()};
+  return {options_.rows, std::min(options_.rows, options_.places()), options_.logit_rows, pages()};
 }
 
 StateOptions Rank::state_options() const {

@@ -77,7 +77,7 @@ void Rank::dry_pass(const StepShape& shape, Ops::Mode mode, OpTimes* times, std:
 
 void Rank::plan_steps() {
   dry_state_ = std::make_unique<StateCache>(layout_, StateOptions{*options_.kv_type, options_.block_size});
-  ops_->plan_for({options_.rows, options_.sequences, options_.context});
+  ops_->plan_for({options_.rows, options_.places(), options_.context});
   ops_->observe(Ops::Mode::Plan);
   for (StepShape shape : shapes_to_plan(options_, model_->pools())) {
     run_dry(shape, activations_);

@@ -28,8 +28,9 @@ void Runner::load(const Progress& progress) {
   rank_->load(progress);
   const auto& config = model().config();
   Device& device = rank_->device();
-  results_ = std::make_unique<StepResults>(device, options_.device_draws, options_.logit_rows, config.vocab,
-                                           std::max(config.hidden, model().pooled_width()));
+  const int32_t alternatives = model().is_draft_head() ? ArgmaxOp::kMostSkipped : 0;
+  results_ = std::make_unique<StepResults>(device, options_.device_draws, options_.logit_rows, alternatives,
+                                           config.vocab, std::max(config.hidden, model().pooled_width()));
   draws_ = std::make_unique<DrawTables>(ops(), options_.device_draws, options_.logit_rows, config.vocab);
   recorded_.reserve(kRecordedSteps);
   started_.reserve(Device::kStepsAtOnce);
@@ -40,7 +41,7 @@ void Runner::compute(const PlacedBatch& batch, int slot) {
   const Pass pass = rank_->forward(batch);
   last_ = pass.last;
   features_ = pass.features;
-  results_->take(pass.logits, *draws_, slot, ops());
+  results_->take(pass.logits, *draws_, batch.alternatives, slot, ops());
 }
 
 // The step was already launched without recording, so a failure here loses nothing.
@@ -63,7 +64,7 @@ void Runner::replay_or_record(const PlacedBatch& batch, int64_t pages, int slot)
   const auto is_it = [&](const RecordedStep& step) {
     return step.rows == rows && step.sequences == sequences && step.logit_rows == logit_rows && step.pages == pages &&
            step.adapters == adapters && step.draws == draws_->any() && step.slot == slot &&
-           step.features == batch.features.matrix.data;
+           step.alternatives == batch.alternatives && step.features == batch.features.matrix.data;
   };
   const auto found = std::find_if(recorded_.begin(), recorded_.end(), is_it);
   if (found != recorded_.end()) {
@@ -84,7 +85,7 @@ void Runner::replay_or_record(const PlacedBatch& batch, int64_t pages, int slot)
   }
   if (recorded_.size() == (rank_->uses_host() ? kRecordedInPieces : kRecordedSteps)) recorded_.pop_back();
   recorded_.insert(recorded_.begin(), {rows, sequences, logit_rows, pages, adapters, draws_->any(), slot,
-                                       batch.features.matrix.data, std::move(recording)});
+                                       batch.alternatives, batch.features.matrix.data, std::move(recording)});
 }
 
 DrawTables& Runner::draws() {
@@ -113,7 +114,7 @@ void Runner::start(const Batch& batch) {
   }
   rank_->device().mark(slot);
   hidden_rows_ = {static_cast<int64_t>(batch.logit_rows.size()) - batch.without_logits, batch.without_logits};
-  started_.push_back({slot, results_->rows()});
+  started_.push_back({slot, results_->rows() * (1 + batch.alternatives)});
 }
 
 std::span<const int32_t> Runner::finish() {
@@ -122,7 +123,7 @@ std::span<const int32_t> Runner::finish() {
   rank_->device().wait_for(step.slot);
   draws_->use(step.slot);
   draws_->clear();  // they belonged to this step
-  return results_->tokens(step.slot, step.rows);
+  return results_->tokens(step.slot, step.tokens);
 }
 
 void Runner::abandon() noexcept {

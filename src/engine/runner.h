@@ -38,7 +38,9 @@ class Runner {
 
   // forward() in two parts. run() computes the step and the token of each row of logits: the argmax, or a sample as
   // draws() says. logits() copies the rows, or the wanted ones, to the host.
-  std::span<const int32_t> run(const Batch& batch) {  // -1: no logit of the row is above -infinity; empty on the CPU
+  // -1: no logit of the row is above -infinity. Behind the tokens of all rows come those of Batch::alternatives, rank
+  // after rank. Empty on the CPU.
+  std::span<const int32_t> run(const Batch& batch) {
     return run(batch, [] {});
   }
   std::span<const int32_t> run(const Batch& batch, FunctionRef<void()> meanwhile);
@@ -89,6 +91,7 @@ class Runner {
     int64_t adapters = 0;  // Adapters::version(); 0: no row has one
     bool draws = false;
     int slot = 0;
+    int32_t alternatives = 0;
     const std::byte* features = nullptr;  // input of draft heads
     std::unique_ptr<Recording> recording;
   };
@@ -96,7 +99,7 @@ class Runner {
   // A started step: its slot of the host's input and output tables.
   struct Started {
     int slot = 0;
-    int64_t rows = 0;  // rows of logits
+    int64_t tokens = 0;  // of all rows of logits, with their alternatives
   };
   int next_slot() const { return started_.empty() ? 0 : 1 - started_.back().slot; }
   void compute(const PlacedBatch& batch, int slot);

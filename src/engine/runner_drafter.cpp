@@ -13,16 +13,16 @@ LoadOptions RunnerDrafter::options_beside(const Runner& main) {
   load.gpu_memory = load.cpu_memory = 0;
   load.heads.reset();
   load.batch_invariant = false;
-  load.logit_rows = load.sequences;
+  load.logit_rows = load.places();
   load.device_draws = true;  // chains need the likeliest token only
   return load;
 }
 
 RunnerDrafter::RunnerDrafter(std::unique_ptr<Runner> runner)
     : runner_(std::move(runner)),
-      batch_(runner_->options().rows, runner_->options().sequences, runner_->options().logit_rows),
+      batch_(runner_->options().rows, runner_->options().places(), runner_->options().logit_rows),
       estimate_(estimate_steps(*runner_, /*drafts=*/false)) {
-  chains_.reserve(static_cast<size_t>(runner_->options().sequences));
+  chains_.reserve(static_cast<size_t>(runner_->options().places()));
 }
 
 void RunnerDrafter::take(std::span<const int32_t> chosen) {

@@ -11,11 +11,12 @@ Scheduler::Scheduler(StateCache& kv, const SchedulerLimits& limits, StepPacer& p
   running_.reserve(static_cast<size_t>(limits.sequences));
   prompts_.reserve(static_cast<size_t>(limits.sequences));
   const auto sequences = static_cast<size_t>(limits.sequences);
-  drafting_.reserve(sequences);
-  asks_.reserve(sequences);
+  const auto places = static_cast<size_t>(std::max(limits.places, limits.sequences));
+  drafting_.reserve(places);
+  asks_.reserve(places);
   offers_.reserve(sequences);
   followed_.reserve(sequences);
-  drafts_.resize(sequences * static_cast<size_t>(limits.draft_tokens));
+  drafts_.resize(places * static_cast<size_t>(limits.draft_tokens));
   draft_plan_.reserve(sequences, static_cast<size_t>(limits.logit_rows));
 }
 
@@ -112,7 +113,9 @@ void Scheduler::started(const Plan& plan) {
 
 void Scheduler::failed(const Plan& plan) {
   for (const Part& part : plan.parts) {
-    if (part.sequence != nullptr) part.sequence->slot_tokens = Sequence::kUnknownState;
+    if (part.sequence == nullptr) continue;
+    part.sequence->slot_tokens = Sequence::kUnknownState;
+    part.sequence->drop_branches();
   }
 }
 
@@ -189,13 +192,14 @@ void Scheduler::compose(Plan& plan, StepBatch& batch) {
   plan.chunk_past = 0;
   logit_room_ = limits_.logit_rows;
   ++steps_;
+  for (auto& s : running_) s->drop_branches();  // of a step that threw
   rewind_slots();
   make_room_for_decodes();
   draft_tokens();
   for (auto& s : running_) {
     if (!s->generating()) continue;
     const int32_t rows = 1 + s->drafted();
-    plan.decodes.rows += rows;
+    plan.decodes.rows += rows + s->branch_rows();
     plan.decodes.positions += s->length();
     add_part(plan, batch, *s, rows);
   }
@@ -249,11 +253,12 @@ void Scheduler::add_part(Plan& plan, StepBatch& batch, Sequence& s, int32_t rows
   const auto chosen = [&](int32_t n) { return s.wanted_logits(n).size() + s.wanted_hidden(n).size(); };
   while (rows > 0 && chosen(rows) > logit_room_) rows -= chosen(rows) - static_cast<int32_t>(logit_room_);
   if (rows <= 0) return;
-  const Part part{&s, rows, s.wanted_logits(rows), s.wanted_hidden(rows)};
-  logit_room_ -= chosen(rows);
+  Part part{&s, rows, s.wanted_logits(rows), s.wanted_hidden(rows)};
+  logit_room_ -= chosen(rows) + s.branch_rows();
   s.fresh = {static_cast<int32_t>(batch.rows()), s.computed(), 0, s.generating()};
   batch.add(s.pending().first(static_cast<size_t>(rows)), s.computed(), s.length(), s.table().pages(), part.logits,
             part.hidden, s.slot.id(), s.drafted() > 0, s.request().second, s.adapter());
+  add_branches(part, batch);
   plan.parts.push_back(part);
 }
 

@@ -25,6 +25,8 @@ struct SchedulerLimits {
   bool prefix_cache = true;
   Drafter* drafter = nullptr;   // null: every decode has one row
   int32_t draft_tokens = 0;     // per sequence and step, at most
+  int32_t draft_width = 1;      // a draft and its branches, at most
+  int64_t places = 0;           // sequences and branches of a step
   bool drafts_by_cost = false;  // else every draft is verified whole
   double draft_margin = 0;      // DraftPlan::Limits
   bool runs_ahead = false;      // steps without drafts can start before their tokens are known
@@ -52,6 +54,8 @@ class Scheduler {
     Sequence* sequence = nullptr;
     int32_t rows = 0;
     StepBatch::Rows logits, hidden;
+    int32_t branch_rows = 0;  // of its branches, behind its own rows; all have logits
+    int32_t logit_rows() const { return logits.size() + branch_rows; }
     // Before advance(): the step computes all known tokens of the sequence, so the next one can be drawn.
     bool completes() const { return rows == static_cast<int32_t>(sequence->pending().size()); }
   };
@@ -76,6 +80,8 @@ class Scheduler {
   void advance(Sequence& sequence, int32_t rows);
   // One more choice of a request whose prompt is computed. Null: no room; the choice waits instead.
   Sequence* fork(Sequence& parent, int32_t choice);
+  // `token` comes next: goes on with the branch that begins with it, if there is one. As Sequence::choose_branch().
+  int32_t choose_branch(Sequence& sequence, int32_t token);
   // Drops the computed rows past the known tokens of the sequence: rows of rejected drafts.
   void truncate(Sequence& sequence);
   // Call after the step, while its hidden states are in memory: tells the drafter the computed rows, if it follows.
@@ -128,6 +134,13 @@ class Scheduler {
   int32_t draft_room(const Sequence& sequence, int64_t rows) const;
   void draft_tokens();
   std::span<const int32_t> draft_lengths(const Decodes& decodes, int64_t room);
+  std::span<int32_t> draft_buffer();
+  bool may_branch(const Sequence& sequence) const;
+  std::span<const int32_t> alternatives(const Sequence& sequence) const;
+  int64_t branch_places() const;
+  void ask_for_branches();
+  bool open_branch(const Sequence& sequence, DraftBranch& branch, int32_t drafts);
+  void add_branches(Part& part, StepBatch& batch);
   int32_t with_pages(Sequence& sequence, int32_t drafts);
   void take_drafts();
   void requeue_grown();
@@ -155,12 +168,12 @@ class Scheduler {
     bool is_short;
   };
   std::vector<Share> prompts_;  // of this step
-  // Drafts of this step, by sequence that may have one.
+  // Drafts of this step, by sequence that may have one; then their branches.
   std::vector<Sequence*> drafting_;
   std::vector<DraftAsk> asks_;
   std::vector<DraftOffer> offers_;
   std::vector<FollowedRows> followed_;
-  std::vector<int32_t> drafts_;  // [sequences, draft_tokens]
+  std::vector<int32_t> drafts_;  // [places, draft_tokens]
   DraftPlan draft_plan_;
   int64_t steps_ = 0;  // composed since the engine was idle
   int64_t logit_room_ = 0;

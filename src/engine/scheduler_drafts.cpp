@@ -18,7 +18,8 @@ void Scheduler::follow() {
     const auto fresh = std::exchange(s->fresh, {});
     if (fresh.row == Sequence::Fresh::kNone || fresh.rows == 0 || !is_followed(*s)) continue;
     followed_.push_back({draft_key(*s), s->tokens(), s->table().pages(), fresh.row, fresh.position, fresh.rows,
-                         s->generating() && !s->finished() && may_draft(*s, steps_ + 1), fresh.decoded});
+                         s->generating() && !s->finished() && may_draft(*s, steps_ + 1), fresh.decoded,
+                         may_branch(*s) ? limits_.draft_width - 1 : 0});
   }
   if (!followed_.empty()) limits_.drafter->follow(followed_);
 }
@@ -61,8 +62,7 @@ void Scheduler::draft_tokens() {
   for (auto& s : running_) {
     const int32_t most = s->generating() && may_draft(*s, steps_) ? draft_room(*s, room) : 0;
     if (most == 0) continue;
-    const auto buffer = std::span(drafts_).subspan(asks_.size() * static_cast<size_t>(limits_.draft_tokens));
-    asks_.push_back({draft_key(*s), s->tokens(), buffer.first(static_cast<size_t>(most)), most, {}});
+    asks_.push_back({draft_key(*s), s->tokens(), draft_buffer().first(static_cast<size_t>(most)), most, {}});
     drafting_.push_back(s.get());
   }
   if (asks_.empty()) return;
@@ -77,25 +77,35 @@ void Scheduler::draft_tokens() {
     asks_[i].pages = drafting_[i]->table().pages();
     asks_[i].draft = asks_[i].draft.first(static_cast<size_t>(asks_[i].given));
   }
-  if (plan_first) limits_.drafter->draft_all(asks_);
+  if (plan_first) {
+    ask_for_branches();
+    limits_.drafter->draft_all(asks_);
+  }
   take_drafts();
 }
 
-// The number of tokens of each draft that are worth their rows.
+// For the draft that is asked for next.
+std::span<int32_t> Scheduler::draft_buffer() {
+  return std::span(drafts_).subspan(asks_.size() * static_cast<size_t>(limits_.draft_tokens));
+}
+
+// The number of tokens of each draft that are worth their rows. The plan also has the number of its branches.
 std::span<const int32_t> Scheduler::draft_lengths(const Decodes& decodes, int64_t room) {
   offers_.clear();
   for (size_t i = 0; i < asks_.size(); ++i) {
     MR_ASSERT(asks_[i].given >= 0 && asks_[i].given <= std::ssize(asks_[i].draft));
-    offers_.push_back({asks_[i].given, drafting_[i]->draft_history.chance()});
+    const DraftHistory& history = drafting_[i]->draft_history;
+    const auto branches = static_cast<int32_t>(alternatives(*drafting_[i]).size());
+    offers_.push_back({asks_[i].given, history.chance(), branches, history.other_chances()});
   }
-  if (!limits_.drafts_by_cost) return draft_plan_.share(offers_, room);
+  if (!limits_.drafts_by_cost) return draft_plan_.share(offers_, room, branch_places());
   const auto step_us = [&](const DraftedRows& drafts) {
     // The first token of each draft comes from the pass that follows every step anyway.
     const int64_t longest = std::max<int64_t>(0, drafts.longest - (limits_.drafter->follows() ? 1 : 0));
-    const double passes = static_cast<double>(longest) * limits_.drafter->pass_us(drafts.sequences);
-    return pacer_.verify_us(decodes, drafts) + passes;
+    const double pass_us = limits_.drafter->pass_us(drafts.sequences + drafts.branches);
+    return pacer_.verify_us(decodes, drafts) + static_cast<double>(longest) * pass_us;
   };
-  return draft_plan_.choose(offers_, {decodes.rows, room, limits_.draft_margin}, step_us);
+  return draft_plan_.choose(offers_, {decodes.rows, room, limits_.draft_margin, branch_places()}, step_us);
 }
 
 // Takes pages for so many drafts, without preemption. Returns the number that fits.
@@ -108,7 +118,12 @@ int32_t Scheduler::with_pages(Sequence& s, int32_t drafts) {
 void Scheduler::take_drafts() {
   for (size_t i = 0; i < asks_.size(); ++i) {
     Sequence& s = *drafting_[i];
-    s.set_drafts(asks_[i].draft.first(static_cast<size_t>(asks_[i].given)));
+    const auto drafts = asks_[i].draft.first(static_cast<size_t>(asks_[i].given));
+    if (asks_[i].branch > 0) {
+      s.set_branch(s.branches()[static_cast<size_t>(asks_[i].branch) - 1], drafts);
+      continue;
+    }
+    s.set_drafts(drafts);
     if (s.drafted() == 0) continue;
     s.keep_drafts(with_pages(s, s.drafted()));
     if (s.drafted() > 0 && !take_checkpoint(s)) s.drop_drafts();

@@ -84,6 +84,7 @@ std::unique_ptr<Sequence> Sequence::fork(int32_t choice) {
 
 void Sequence::begin_again() {
   drop_drafts();
+  drop_branches();
   computed_ = 0;
   node = nullptr;
   pages_in_tree = 0;
@@ -134,13 +135,62 @@ void Sequence::take_hidden(int32_t position, std::span<const float> hidden) {
   for (size_t i = 0; i < hidden.size(); ++i) pooled_[i] += hidden[i];
 }
 
+bool Sequence::may_follow(int32_t draft) const {
+  return draft >= 0 && draft < vocab_ && !contains(request().end_tokens, draft);
+}
+
 void Sequence::set_drafts(std::span<const int32_t> drafts) {
   drop_drafts();
   for (const int32_t token : drafts) {
-    if (token < 0 || token >= vocab_ || contains(request().end_tokens, token)) break;
+    if (!may_follow(token)) break;
     tokens_.push_back(token);
   }
   if (drafted() > 0 && !masks_.empty()) mask_drafts();
+}
+
+void Sequence::add_branch(BlockTable table) {
+  DraftBranch& branch = branches_.emplace_back(std::move(table));
+  branch.tokens.reserve(static_cast<size_t>(1 + most_drafts_));
+}
+
+void Sequence::set_branch(DraftBranch& branch, std::span<const int32_t> drafts) {
+  MR_ASSERT(masks_.empty());
+  branch.tokens.push_back(tokens().back());
+  for (const int32_t token : drafts) {
+    if (!may_follow(token)) break;
+    branch.tokens.push_back(token);
+  }
+  if (branch.draft().empty()) branch.close();
+}
+
+int32_t Sequence::branch_rows() const {
+  int32_t rows = 0;
+  for (const DraftBranch& branch : branches_) rows += branch.rows();
+  return rows;
+}
+
+DraftBranch* Sequence::branch_of(int32_t token) {
+  if (token == next_draft()) return nullptr;
+  const auto found = std::find_if(branches_.begin(), branches_.end(), [&](const DraftBranch& branch) {
+    return !branch.draft().empty() && branch.draft().front() == token;
+  });
+  return found == branches_.end() ? nullptr : &*found;
+}
+
+int32_t Sequence::choose_branch(int32_t token) {
+  int32_t skipped = 0;
+  if (DraftBranch* branch = branch_of(token)) {
+    skipped = branch->row;
+    fresh.row += skipped;
+    table_.swap(branch->table);
+    rejected_drafts_ += drafted();
+    rejected_drafts_ -= static_cast<int32_t>(branch->draft().size());  // take() counts those that remain
+    drop_drafts();
+    tokens_.insert(tokens_.end(), branch->draft().begin(), branch->draft().end());
+  }
+  for (const DraftBranch& branch : branches_) rejected_drafts_ += static_cast<int32_t>(branch.draft().size());
+  drop_branches();
+  return skipped;
 }
 
 // The mask of a row depends on the drafts before it, so the constraint accepts them and then rolls back.
@@ -202,10 +252,17 @@ Emission Sequence::emission(int32_t token) {
 
 void Sequence::draw(Matrix logits, ThreadPool* helpers) {
   drawn_.clear();
-  for (int32_t row = 0; row < static_cast<int32_t>(logits.rows); ++row) {
-    const std::span<float> values(logits.row<float>(row), static_cast<size_t>(logits.cols));
+  auto drafts = std::span<const int32_t>(tokens_).subspan(static_cast<size_t>(length_));
+  int32_t first = 0;  // of the rows of this chain
+  for (int32_t row = 0;; ++row) {
+    const std::span<float> values(logits.row<float>(first + row), static_cast<size_t>(logits.cols));
     drawn_.push_back(draw_row(values, row, helpers));
-    if (row == drafted() || drawn_.back() != tokens_[static_cast<size_t>(length_ + row)]) return;
+    const DraftBranch* branch = row == 0 ? branch_of(drawn_.back()) : nullptr;
+    if (branch != nullptr) {
+      first = branch->row;
+      drafts = branch->draft();
+    }
+    if (row == std::ssize(drafts) || drawn_.back() != drafts[static_cast<size_t>(row)]) return;
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "cache/block_table.h"
 #include "cache/prefix_tree.h"
+#include "engine/draft_branch.h"
 #include "engine/draft_history.h"
 #include "engine/request.h"
 #include "engine/step_batch.h"
@@ -56,6 +57,7 @@ class Sequence {
   int32_t adapter() const { return adapter_; }  // its AdapterTable slot; -1: none
 
   BlockTable& table() { return table_; }
+  const BlockTable& table() const { return table_; }
   // Position in the prefix tree: the root, the node of the last page that is in the tree (null: the root), and the
   // number of pages up to there.
   PrefixKey prefix_key;
@@ -117,6 +119,20 @@ class Sequence {
   static constexpr int32_t kNoDraft =
       -2;  // differs from every token, and from -1, the result of a row that allows no token
 
+  // Branches beside the drafts, which also live for one step. They have no masks, so a constrained sequence has none.
+  void add_branch(BlockTable table);  // room for one; call before the first step
+  std::span<DraftBranch> branches() { return branches_; }
+  std::span<const DraftBranch> branches() const { return branches_; }
+  void set_branch(DraftBranch& branch, std::span<const int32_t> drafts);  // cut as set_drafts() does
+  void drop_branches() {
+    for (DraftBranch& branch : branches_) branch.close();
+  }
+  int32_t branch_rows() const;
+  // `token` comes next. If a branch begins with it and the draft does not, the sequence goes on with that branch: with
+  // its drafts, pages and rows. Drops the other branches. Returns the number of rows of this step before those of the
+  // chosen chain; only row 0 is always that of the sequence itself.
+  int32_t choose_branch(int32_t token);
+
   void advance(int32_t computed_rows) { computed_ += computed_rows; }
   void begin_at(int32_t computed) { computed_ = computed; }  // the tokens before were found in the cache
   void begin_again();                                        // after its pages and slot were taken away
@@ -160,6 +176,8 @@ class Sequence {
 
  private:
   void start_choice();
+  bool may_follow(int32_t draft) const;
+  DraftBranch* branch_of(int32_t token);
   std::span<uint32_t> mask(int32_t row);
   void fill_mask(int32_t row);
   void mask_drafts();
@@ -175,6 +193,7 @@ class Sequence {
   int64_t vocab_;
   bool pooled_by_model_;         // the step that computes the prompt gives one row, its embedding
   std::vector<int32_t> tokens_;  // known tokens, then drafts
+  std::vector<DraftBranch> branches_;
   std::vector<std::unique_ptr<Sequence>> unborn_;
   Sampler sampler_;
   std::shared_ptr<Constraint> constraint_;

@@ -14,6 +14,18 @@ double copy_slot_us(Runner& runner) {
 
 }  // namespace
 
+// States of one shape are copied at once, keys and values apart (StateCache::copy_page).
+double copy_page_us(Runner& runner) {
+  const StateLayout& layout = runner.rank().layout();
+  const LoadOptions& options = runner.options();
+  const auto bytes = static_cast<double>(layout.bytes_per_token(*options.kv_type)) * options.block_size;
+  const Ceilings& ceilings = runner.hardware().ceilings;
+  const auto shapes = layout.paged();
+  const bool alike = std::all_of(shapes.begin(), shapes.end(), [&](const auto& shape) { return shape == shapes[0]; });
+  return 2 * bytes / (1e3 * std::max(1.0, ceilings.read_gbs)) +
+         2 * ceilings.region_us * static_cast<double>(alike ? 1 : shapes.size());
+}
+
 StepCost step_cost(Runner& runner, int64_t rows, int64_t sequences, int64_t context, int64_t logit_rows) {
   const StepShape shape{rows, sequences, context, logit_rows};
   StepCost cost;
@@ -55,6 +67,7 @@ StepEstimate estimate_steps(Runner& runner, bool drafts) {
     return step_us({m, std::min(m, sequences), kShort + m, m});
   });
   if (runner.rank().layout().bytes_per_slot() > 0) estimate.copy_slot_us = copy_slot_us(runner);
+  estimate.copy_page_us = copy_page_us(runner);
   const auto draft_us = [&](int64_t context) { return step_us({1 + kDraft, 1, context, 1 + kDraft}); };
   estimate.draft_us_per_position =
       std::max(0.0, draft_us(kLong) - draft_us(kShort) - decode_us) / static_cast<double>(kDraft * (kLong - kShort));

@@ -16,6 +16,9 @@ struct StepCost {
 // reach the head.
 StepCost step_cost(Runner& runner, int64_t rows, int64_t sequences, int64_t context, int64_t logit_rows);
 
+// Time of copying a page for a branch of drafts.
+double copy_page_us(Runner& runner);
+
 // A table of the same for every number of rows. `drafts`: also for steps with drafts.
 StepEstimate estimate_steps(Runner& runner, bool drafts);
 

@@ -30,10 +30,13 @@ double interpolate(const std::vector<std::pair<double, double>>& points, double 
 
 double StepEstimate::verify_us(int64_t decodes, int64_t decode_positions, const DraftedRows& drafts) const {
   const auto sequences = static_cast<double>(decodes), positions = static_cast<double>(decode_positions);
-  const auto tokens = static_cast<double>(drafts.tokens);
+  const auto tokens = static_cast<double>(drafts.tokens), branches = static_cast<double>(drafts.branches);
+  const double context = positions / std::max(1.0, sequences);
   const double without = interpolate(by_verified, sequences) + decode_us_per_position * positions;
-  const double with = interpolate(by_verified, sequences + tokens) + decode_us_per_position * positions +
-                      draft_us_per_position * tokens * positions / std::max(1.0, sequences);
+  // A branch reads the context of its sequence again.
+  const double with = interpolate(by_verified, sequences + tokens + branches) + decode_us_per_position * positions +
+                      (draft_us_per_position * tokens + decode_us_per_position * branches) * context +
+                      copy_page_us * branches;
   if (copy_slot_us == 0) return with;
   // Recurrent state is copied to a checkpoint and back, and a rejection lets the next step compute the accepted tokens
   // again.

@@ -20,6 +20,7 @@ struct StepEstimate {
   double draft_us_per_position = 0;                    // added per draft token and cached position of its sequence
 
   double copy_slot_us = 0;  // of a sequence's recurrent state; 0: the model has none
+  double copy_page_us = 0;  // of the page being filled, for a branch
 
   double us(int64_t decodes, int64_t decode_positions, int64_t chunk, int64_t chunk_past) const;
   double verify_us(int64_t decodes, int64_t decode_positions, const DraftedRows& drafts) const;

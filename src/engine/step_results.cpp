@@ -9,40 +9,43 @@ size_t token_bytes(int64_t rows) { return static_cast<size_t>(rows) * sizeof(int
 int64_t padded(int64_t vocab) { return (vocab + 7) / 8 * 8; }  // same padding as in Activations
 size_t logit_bytes(int64_t rows, int64_t vocab) { return static_cast<size_t>(rows) * row_bytes(DType::F32, vocab); }
 
-size_t host_bytes(int64_t rows, int64_t vocab, int64_t hidden) {
-  return Device::kStepsAtOnce * Arena::padded(token_bytes(rows)) + Arena::padded(logit_bytes(rows, padded(vocab))) +
+size_t host_bytes(int64_t tokens, int64_t rows, int64_t vocab, int64_t hidden) {
+  return Device::kStepsAtOnce * Arena::padded(token_bytes(tokens)) + Arena::padded(logit_bytes(rows, padded(vocab))) +
          Arena::padded(logit_bytes(rows, padded(hidden)));
 }
 
 }  // namespace
 
-StepResults::StepResults(Device& device, bool chooses, int64_t rows, int64_t vocab, int64_t hidden)
+StepResults::StepResults(Device& device, bool chooses, int64_t rows, int32_t alternatives, int64_t vocab,
+                         int64_t hidden)
     : device_(device),
       chooses_(chooses),
-      host_("results", chooses ? host_bytes(rows, vocab, hidden) : 0, device.staging()),
-      placed_("chosen tokens", chooses ? Arena::padded(token_bytes(rows)) : 0, device.memory()) {
+      host_("results", chooses ? host_bytes((1 + alternatives) * rows, rows, vocab, hidden) : 0, device.staging()),
+      placed_("chosen tokens", chooses ? Arena::padded(token_bytes((1 + alternatives) * rows)) : 0, device.memory()) {
   if (!chooses) return;
-  for (int32_t*& tokens : tokens_) tokens = reinterpret_cast<int32_t*>(host_.take(token_bytes(rows)));
-  chosen_ = reinterpret_cast<int32_t*>(placed_.take(token_bytes(rows)));
+  const size_t bytes = token_bytes((1 + alternatives) * rows);
+  for (int32_t*& tokens : tokens_) tokens = reinterpret_cast<int32_t*>(host_.take(bytes));
+  chosen_ = reinterpret_cast<int32_t*>(placed_.take(bytes));
   host_logits_ = host_.matrix(DType::F32, rows, padded(vocab));
   host_logits_.cols = vocab;
   host_hidden_ = host_.matrix(DType::F32, rows, padded(hidden));
   host_hidden_.cols = hidden;
 }
 
-void StepResults::take(Matrix logits, const DrawTables& draws, int slot, Ops& ops) {
+void StepResults::take(Matrix logits, const DrawTables& draws, int32_t alternatives, int slot, Ops& ops) {
   computed_ = logits;
   rows_ = logits.rows;
   if (!chooses_ || rows_ == 0) return;
   if (draws.any()) {
     ops.sample(draws.args(logits, tokens_[slot], chosen_));
-  } else {
-    ops.argmax({logits, tokens_[slot], chosen_});
+    return;
   }
+  for (int32_t rank = 0; rank <= alternatives; ++rank)
+    ops.argmax({logits, tokens_[slot] + rank * rows_, chosen_ + rank * rows_, chosen_, rank});
 }
 
-std::span<const int32_t> StepResults::tokens(int slot, int64_t rows) const {
-  return {tokens_[slot], chooses_ ? static_cast<size_t>(rows) : 0};
+std::span<const int32_t> StepResults::tokens(int slot, int64_t count) const {
+  return {tokens_[slot], chooses_ ? static_cast<size_t>(count) : 0};
 }
 
 Matrix StepResults::logits() {

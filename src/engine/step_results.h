@@ -13,16 +13,19 @@ namespace millrace {
 
 class StepResults {
  public:
-  StepResults(Device& device, bool chooses, int64_t logit_rows, int64_t vocab, int64_t hidden);
+  // `alternatives`: tokens of each row beside the chosen one, at most.
+  StepResults(Device& device, bool chooses, int64_t logit_rows, int32_t alternatives, int64_t vocab, int64_t hidden);
 
-  // Ends a step: if the device chooses tokens, enqueues argmax or sampling.
-  void take(Matrix logits, const DrawTables& draws, int slot, Ops& ops);
+  // Ends a step: if the device chooses tokens, enqueues argmax or sampling. With argmax it also finds the next
+  // likeliest tokens of each row.
+  void take(Matrix logits, const DrawTables& draws, int32_t alternatives, int slot, Ops& ops);
   void expect(int64_t rows) { rows_ = rows; }  // for a replayed step, which contains take()
   int64_t rows() const { return rows_; }       // of the step started last
 
-  std::span<const int32_t> tokens(int slot, int64_t rows) const;  // of a finished step; empty if the host chooses
-  const int32_t* chosen() const { return chosen_; }               // in device memory
-  Matrix logits();                                                // on the host
+  // Of a finished step, [1 + alternatives][rows]; empty if the host chooses.
+  std::span<const int32_t> tokens(int slot, int64_t count) const;
+  const int32_t* chosen() const { return chosen_; }  // in device memory
+  Matrix logits();                                   // on the host
   // Copies only rows with wanted[row] != 0; the others are undefined.
   Matrix logits(std::span<const uint8_t> wanted);
   // Rows of hidden states on the host, in f32.

@@ -21,6 +21,7 @@ struct Batch {
   std::span<const SequenceSlice> sequences;  // cover the tokens in order; their pages have room for the new rows
   std::span<const int32_t> logit_rows;       // rows whose logits are wanted, each once
   int64_t without_logits = 0;                // the last so many logit rows need only hidden states after the final norm
+  int32_t alternatives = 0;                  // of a draft head: the next likeliest tokens that are wanted of each row
   DraftFeatures features;                    // of a draft head
   std::span<const int32_t> sequence_adapters = {};  // AdapterTable slots, -1: none; empty: no sequence has one
 };

@@ -98,14 +98,17 @@ TEST(StateLayout, CountsBytesByKind) {
   EXPECT_EQ(layout.slots().size(), 2u);
 }
 
-TEST(StateCache, ACopiedPageHasAllKindsOfRows) {
+class CopiedPage : public testing::TestWithParam<bool> {};
+
+TEST_P(CopiedPage, HasAllKindsOfRows) {
   StateLayout layout;
   layout.paged({2, 32, 16});
-  layout.paged({1, 24, 16, /*latent=*/true});
+  layout.paged(GetParam() ? PagedShape{2, 32, 16} : PagedShape{1, 24, 16, /*latent=*/true});
+  layout.paged({2, 32, 16});
   StateCache cache(layout, {DType::F16, 4, 16});
   const auto halves = [&](int page) {  // keys and values of each state
     std::vector<std::span<std::byte>> all;
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < cache.paged_states(); ++i) {
       const KvLayer kv = cache.paged(i);
       all.emplace_back(kv.keys + kv.key_offset(page, 0, 0), kv.key_offset(1, 0, 0));
       if (!kv.latent) all.emplace_back(kv.values + kv.value_offset(page, 0, 0), kv.value_offset(1, 0, 0));
@@ -125,6 +128,9 @@ TEST(StateCache, ACopiedPageHasAllKindsOfRows) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(StateCache, CopiedPage, testing::Bool(),
+                         [](const auto& info) { return info.param ? "OneShape" : "TwoShapes"; });
 
 TEST(SlotPool, GivesEachSlotOnceAndTakesItBack) {
   SlotPool pool(3);

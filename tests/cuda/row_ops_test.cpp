@@ -301,5 +301,29 @@ TEST(CudaArgmax, FindsTheFirstOfTheLargest) {
   }
 }
 
+// Each call continues behind the tokens that the calls before it found.
+TEST(CudaArgmax, FindsTheNextLikeliest) {
+  for (const int64_t cols : {2, 31, 49152}) {
+    Random random;
+    constexpr int64_t kRows = 4;
+    constexpr int kRanks = 1 + ArgmaxOp::kMostSkipped;
+    TestMatrix logits(kRows, cols, random);
+    for (int64_t i = 0; i < cols; ++i) logits.at(1, i) = 3;  // ties
+    std::vector<int32_t> expected(kRows * kRanks), ids(kRows * kRanks, 77);
+    const auto rank = [&](const auto& kernel, const Matrix& view, int32_t* to, int i, const auto& where) {
+      kernel->run({view, to + i * kRows, nullptr, to, i}, where);
+    };
+    for (int i = 0; i < kRanks; ++i) rank(ArgmaxOp::reference(), logits.view(), expected.data(), i, Executor{});
+    const GpuCopy gpu_logits(logits);
+    const GpuBytes gpu_ids(ids);
+    for (const auto* kernel : cuda_kernels().of<ArgmaxOp>()) {
+      for (int i = 0; i < kRanks; ++i) rank(kernel, gpu_logits.view(), gpu_ids.as<int32_t>(), i, on_gpu());
+      const auto bytes = gpu_ids.read();
+      std::memcpy(ids.data(), bytes.data(), bytes.size());
+      EXPECT_EQ(ids, expected) << kernel->name() << " seed " << random.seed();
+    }
+  }
+}
+
 }  // namespace
 }  // namespace millrace

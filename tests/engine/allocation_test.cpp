@@ -143,7 +143,8 @@ TEST_P(StepAllocationTest, ChoicesAllocateNothing) {
 
 // Drafters, and the plan of their lengths.
 TEST(Allocation, DraftersAllocateNothing) {
-  LoadOptions options{.threads = 2, .exact = true, .context = 128, .sequences = 3, .rows = 32, .logit_rows = 24};
+  LoadOptions options{
+      .threads = 2, .exact = true, .context = 128, .sequences = 3, .branches = 9, .rows = 80, .logit_rows = 80};
   const std::string model = (goldens_folder() / "llama_gqa").string();
   auto runner = load(model, options);
   auto draft = ModelDrafter::plan(*runner, open_weights(model));
@@ -164,7 +165,7 @@ TEST(Allocation, DraftersAllocateNothing) {
   };
   for (const auto& [main, drafter] : {Case{runner.get(), &same}, Case{runner.get(), &lookup}, Case{&target, &heads}}) {
     for (const bool by_cost : {false, true}) {
-      Engine engine(*main, {.drafter = drafter, .drafts_by_cost = by_cost});
+      Engine engine(*main, {.drafter = drafter, .draft_width = 1 + kMostBranches, .drafts_by_cost = by_cost});
       engine.prepare_pace();
       for (int32_t i = 0; i < 3; ++i) engine.submit({{1, 2, 3, 1, 2, 3, 1, 2, 4 + i}, {.temperature = 0}, 50});
       for (int i = 0; i < 3; ++i) engine.step([](const Emission&) {});  // computes the prompts

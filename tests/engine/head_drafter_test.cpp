@@ -225,6 +225,113 @@ TEST_P(HeadDrafterTest, RightHeadsAreAccepted) {
   }
 }
 
+LoadOptions with_branches(int64_t kv_tokens = 0) {
+  LoadOptions options = with_logit_rows(kv_tokens);
+  options.branches = 12;
+  options.rows = options.logit_rows = 128;
+  return options;
+}
+
+TEST_P(HeadDrafterTest, BranchesOfRandomHeadsChangeNoText) {
+  for (const HeadCase& c : {kMtp[0], kMtp[1], kMtp[3], kEagle3[0], kEagle3[1]}) {
+    SCOPED_TRACE(c.name);
+    start(c, with_branches());
+    const Make make = [&] {
+      auto all = requests(5, 20);
+      all[1].sampling = {.temperature = 0.9f, .seed = 4};
+      all[2].sampling = {.temperature = 0, .logprobs = 2};
+      all[3].choices = 2;
+      all[3].sampling = {.temperature = 1, .seed = 5};
+      return all;
+    };
+    const Answers alone = run(make);
+    EngineOptions options = with_drafts(4);
+    EXPECT_EQ(run(make, options), alone);
+    const uint64_t drafted = stats_.drafted_tokens;
+    options.draft_width = 4;
+    EXPECT_EQ(run(make, options), alone);
+    const bool has_branches = stats_.drafted_tokens > 2 * drafted;
+    EXPECT_NE(has_branches, runner_->state().has_slots());
+    options.drafts_by_cost = true;
+    EXPECT_EQ(run(make, options), alone);
+  }
+}
+
+// The heads' best guess becomes a branch, and their second one the draft.
+class SwappedHeads final : public Drafter {
+ public:
+  explicit SwappedHeads(HeadDrafter& heads) : heads_(heads) {}
+  bool follows() const override { return true; }
+  void follow(std::span<const FollowedRows> sequences) override { heads_.follow(sequences); }
+  void forget(uint64_t sequence) override { heads_.forget(sequence); }
+  std::span<const int32_t> alternatives(uint64_t sequence, size_t tokens) const override {
+    return heads_.alternatives(sequence, tokens);
+  }
+  void draft_all(std::span<DraftAsk> asks) override {
+    const auto swap = [&] {
+      for (DraftAsk& ask : asks) ask.branch = ask.branch > 1 ? ask.branch : 1 - ask.branch;
+    };
+    swap();
+    heads_.draft_all(asks);
+    swap();
+  }
+
+ private:
+  HeadDrafter& heads_;
+};
+
+// Pages of branches hold the heads' rows, too: the drafts behind an accepted branch are as good as those behind a
+// draft.
+TEST_P(HeadDrafterTest, RightBranchesAreAccepted) {
+  for (const HeadCase& c : kRight) {
+    for (const int64_t kv_tokens : {0, 320}) {
+      SCOPED_TRACE(testing::Message() << c.name << ", " << kv_tokens << " positions");
+      start(c, with_branches(kv_tokens));
+      const Make make = [&] {
+        auto all = requests(6, 40);
+        all[1].sampling = {.temperature = 0.01f, .seed = 3};
+        return all;
+      };
+      const Answers alone = run(make);
+      const uint64_t steps = stats_.steps;
+      SwappedHeads swapped(*drafter_);
+      EngineOptions options = with_drafts(4);
+      options.drafter = &swapped;
+      options.draft_width = 2;
+      EXPECT_EQ(run(make, options), alone);
+      EXPECT_LT(stats_.steps, kv_tokens == 0 ? steps / 2 : steps);
+      if (kv_tokens > 0) continue;  // now and then a branch finds no page
+      EXPECT_GE(static_cast<double>(stats_.accepted_tokens), 0.47 * static_cast<double>(stats_.drafted_tokens));
+      EXPECT_LE(static_cast<double>(stats_.accepted_tokens), 0.53 * static_cast<double>(stats_.drafted_tokens));
+    }
+  }
+}
+
+TEST_P(HeadDrafterTest, CancelledSequencesWithBranches) {
+  const uint32_t seed = fresh_seed();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  start(kRight[0], with_branches(224));
+  EngineOptions options = with_drafts(3);
+  options.draft_width = 3;
+  engine_ = std::make_unique<Engine>(*runner_, options);
+  std::vector<RequestId> ids;
+  for (int i = 0; i < 30; ++i) {
+    Request request{prompt(1 + random() % 60, i), {.temperature = 0}, 30};
+    for (int32_t& token : request.prompt) token %= vocab_;
+    request.choices = 1 + i % 2;
+    ids.push_back(engine_->submit(std::move(request)));
+    for (auto steps = random() % 4; steps-- > 0;) engine_->step([](const Emission&) {});
+    if (random() % 2 == 0) engine_->cancel(ids[random() % ids.size()]);
+  }
+  while (engine_->step([](const Emission&) {})) {
+  }
+  engine_->fill(stats_);
+  EXPECT_EQ(stats_.running + stats_.waiting + stats_.kv_blocks_used, 0);
+  engine_.reset();
+  EXPECT_EQ(runner_->state().blocks().free(), runner_->state().blocks().size());
+}
+
 // Chunks, prefix hits, preemption and forks keep the heads' state with the sequences: acceptance stays.
 TEST_P(HeadDrafterTest, StateFollowsTheSequences) {
   const auto accepted = [&] {

@@ -98,5 +98,18 @@ TEST(StepPacer, LearnsWhatStepsTake) {
   }
 }
 
+// A branch computes a row more than it has draft tokens, reads the context of its sequence and copies a page.
+TEST(StepEstimate, CountsWhatABranchCosts) {
+  StepEstimate estimate;
+  estimate.by_verified = {{1, 100}, {11, 200}};
+  estimate.decode_us_per_position = 0.1;
+  estimate.draft_us_per_position = 0.01;
+  estimate.copy_page_us = 5;
+  EXPECT_DOUBLE_EQ(estimate.verify_us(1, 100, {}), 100 + 10);
+  EXPECT_DOUBLE_EQ(estimate.verify_us(1, 100, {.tokens = 4, .sequences = 1, .longest = 4}), 140 + 10 + 4);
+  EXPECT_DOUBLE_EQ(estimate.verify_us(1, 100, {.tokens = 8, .sequences = 1, .longest = 4, .branches = 1}),
+                   190 + 10 + 8 + 10 + 5);
+}
+
 }  // namespace
 }  // namespace millrace

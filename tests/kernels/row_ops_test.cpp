@@ -392,6 +392,21 @@ TEST(RopeWrite, IsRopeAndThenKvWrite) {
   }
 }
 
+// Each call continues behind the tokens that the calls before it found. Ties go to the lowest token.
+TEST(Argmax, FindsTheNextLikeliest) {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), none = -std::numeric_limits<float>::infinity();
+  const std::vector<float> rows[] = {{1, 5, 2, 5, 3}, {nan, none, 7, 7, nan}};
+  std::vector<float> data;
+  for (const auto& row : rows) data.insert(data.end(), row.begin(), row.end());
+  const Matrix logits{DType::F32, 2, 5, 5, reinterpret_cast<std::byte*>(data.data())};
+  for (const auto* kernel : ArgmaxOp::cpu()) {
+    std::vector<int32_t> found(8);
+    for (int rank = 0; rank < 4; ++rank)
+      kernel->run({logits, found.data() + 2 * rank, nullptr, found.data(), rank}, {});
+    EXPECT_EQ(found, (std::vector<int32_t>{1, 2, 3, 3, 4, -1, 2, -1})) << kernel->name();
+  }
+}
+
 // At each --isa level the SIMD kernels are those of that level or below, and the references always remain.
 TEST(KernelLists, FollowTheInstructionSet) {
   for (const Hardware& hardware : hardware_levels()) {

@@ -82,6 +82,8 @@ def test_explain_shows_what_drafts_cost(millrace, tiny):
     paid = millrace.json(*ask, "--draft", heads / "eagle3")["speculation"]
     assert [c["draft"] for c in paid] == [0, 1, 2, 3, 4, 6, 8]
     assert all(p["step_us"] > f["step_us"] for p, f in zip(paid, free) if p["draft"] > 0)
+    assert all(p["branch_us"] > 0 and "branch_us" not in f for p, f in zip(paid, free) if p["draft"] > 0)
+    assert "second guess" in millrace.run(*ask, "--draft", heads / "eagle3").stdout.decode()
 
 
 def test_bench_verifies_drafts_of_a_given_acceptance(millrace, tiny):
@@ -89,7 +91,11 @@ def test_bench_verifies_drafts_of_a_given_acceptance(millrace, tiny):
     for result in run("--draft-shape", "n=4,accept=0.755") + run("--draft-shape", "n=2,accept=1", "--draw") + run("--draft-shape", "n=4,accept=0", "--predict"):
         assert result["draft_tokens"] in (2, 4) and result["tokens_per_second"] > 0
     assert all(r["draft_tokens"] == 0 for r in run())
-    for shape in ("4", "n=0,accept=0.5", "n=4,accept=1.5", "n=4,accept=nan", "n=4,accept=0.5,", "n=4"):
+    trees = run("--draft-shape", "n=4,accept=0.6,width=3,second=0.4") + run("--draft-shape", "n=2,accept=0,width=2,second=1", "--draw")
+    for result in trees + run("--draft-shape", "n=4,accept=0.6,width=2,second=0.4", "--predict"):
+        assert result["draft_width"] in (2, 3) and result["draft_second"] > 0 and result["tokens_per_second"] > 0
+    bad_trees = ("n=4,accept=0.5,width=5,second=0.4", "n=4,accept=0.5,width=2", "n=4,accept=0.5,width=2,second=2", "n=4,accept=0.5,width=0,second=0")
+    for shape in ("4", "n=0,accept=0.5", "n=4,accept=1.5", "n=4,accept=nan", "n=4,accept=0.5,", "n=4", *bad_trees):
         assert "--draft-shape" in millrace.fails("bench", "-m", tiny, "--draft-shape", shape, code=2)
 
 
@@ -97,7 +103,8 @@ def test_bench_includes_the_passes_of_a_drafter(millrace, tiny):
     heads = ROOT / "tests/data/heads"
     ask = ("bench", "-p", "0", "-n", "12", "-d", "4", "-r", "1", "-b", "1,3", "-m")
     eagle3, shape = (heads / "eagle3_target", "--draft", heads / "eagle3"), ("--draft-shape", "n=3,accept=0.7")
-    for case in ((tiny, "--draft", tiny, *shape), (*eagle3, *shape), (*eagle3, *shape, "--predict")):
+    tree = ("--draft-shape", "n=3,accept=0.7,width=2,second=0.5")
+    for case in ((tiny, "--draft", tiny, *shape), (*eagle3, *shape), (*eagle3, *shape, "--predict"), (*eagle3, *tree), (*eagle3, *tree, "--predict")):
         results = millrace.json(*ask, *case)["results"]
         assert len(results) == 2 and all(r["tokens_per_second"] > 0 for r in results), case
     assert all(len(r["turns"]) == 1 and r["ratio"] > 0 for r in millrace.json(*ask, *eagle3)["results"])

@@ -6,7 +6,9 @@
 #include <chrono>
 #include <random>
 
+#include "base/error.h"
 #include "base/interrupt.h"
+#include "engine/draft_branch.h"
 #include "engine/measure/speculation.h"
 #include "engine/step_batch.h"
 #include "engine/step_cost.h"
@@ -23,7 +25,9 @@ class Streams {
       : runner_(runner),
         drafter_(drafter),
         test_(test),
-        step_(runner.options().rows, runner.options().sequences, runner.options().logit_rows) {
+        step_(runner.options().rows, runner.options().places(), runner.options().logit_rows) {
+    if (test.width > 1 && runner.state().has_slots())
+      fail(ErrorKind::Usage, "drafts of a model with recurrent state have no branches");
     for (const auto& adapter : runner.rank().adapters().all()) adapters_.push_back(adapter->slot);
     std::mt19937 random(42);
     std::uniform_int_distribution<int32_t> token(0, static_cast<int32_t>(runner.model().config().vocab - 1));
@@ -36,11 +40,13 @@ class Streams {
       MR_ASSERT(table.reserve(longest));
       slots_.push_back(runner.state().new_slot());
       if (test.drafts > 0) checkpoints_.push_back(runner.state().new_slot());
+      for (int32_t branch = 1; branch < test.width; ++branch) branches_.emplace_back(runner.state().new_table(longest));
       const SamplingParams params{
           .temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .seed = 1, .stream = static_cast<uint64_t>(i)};
       if (test.draw) samplers_.emplace_back(params, static_cast<int32_t>(runner.model().config().vocab));
     }
-    drafts_.resize(tables_.size() * static_cast<size_t>(test.drafts));
+    drafts_.resize(tables_.size() * static_cast<size_t>(test.width) * static_cast<size_t>(test.drafts));
+    std::generate(drafts_.begin(), drafts_.end(), [&] { return token(random); });
   }
   ~Streams() {
     for (size_t i = 0; drafter_ != nullptr && i < tables_.size(); ++i) drafter_->forget(i);
@@ -92,21 +98,26 @@ class Streams {
     throw_if_interrupted();
   }
 
-  // Steps that verify drafts. Whether a draft is accepted is drawn, not computed, with the same result for all
-  // sequences of a step. Tokens of a drafter are taken as far as they are accepted. Returns the tokens of each
+  // Steps that verify drafts. Which chain and how much of it is accepted is drawn, not computed, with the same result
+  // for all sequences of a step. Tokens of a drafter are taken as far as they are accepted. Returns the tokens of each
   // sequence.
   int32_t generate_drafted(int32_t past, int32_t count) {
     std::mt19937 random(7);
-    std::bernoulli_distribution is_right(test_.acceptance);
+    std::bernoulli_distribution is_right(test_.acceptance), is_second(test_.second);
     int32_t done = 0;
     while (done < count) {
+      open_branches(past + done);
       draft(past + done + 1);
       copy_slots(slots_, checkpoints_);
       verify(past + done, 1 + test_.drafts, /*drafts=*/true);
-      int32_t accepted = 0;
-      while (accepted < test_.drafts && is_right(random)) ++accepted;
+      int32_t chain = 0, accepted = is_right(random) ? 1 : 0;
+      for (int32_t branch = 1; branch < test_.width && accepted == 0; ++branch) {
+        if (is_second(random)) chain = branch, accepted = 1;
+      }
+      while (accepted > 0 && accepted < test_.drafts && is_right(random)) ++accepted;
       draw_verified(accepted + 1);
-      follow_verified(past + done, accepted + 1);
+      take_chain(past + done + 1, chain);
+      follow_verified(past + done, accepted + 1, chain);
       if (runner_.state().has_slots() && accepted < test_.drafts) {
         // Recurrent state returns to the checkpoint, and the next step computes the accepted tokens again.
         copy_slots(checkpoints_, slots_);
@@ -136,8 +147,11 @@ class Streams {
 
   void ask_for_draws(int64_t rows = 1) {
     if (!runner_.draws().usable()) return;
-    for (size_t i = 0; i < samplers_.size(); ++i)
-      runner_.draws().set(static_cast<int64_t>(i) * rows, samplers_[i], 0, rows);
+    const int64_t chains = rows > 1 ? test_.width : 1;
+    for (size_t i = 0; i < samplers_.size(); ++i) {
+      for (int64_t chain = 0; chain < chains; ++chain)
+        runner_.draws().set((static_cast<int64_t>(i) * chains + chain) * rows, samplers_[i], 0, static_cast<int>(rows));
+    }
   }
   void draw_on_host() {
     const Matrix logits = runner_.logits();
@@ -150,6 +164,8 @@ class Streams {
       const StepBatch::Rows logits{drafts ? 0 : rows - 1, rows};
       step_.add(slice(i, past, rows), past, past + rows, tables_[i].pages(), logits, {}, slots_[i].id(), drafts, 0,
                 adapter(i));
+      for (DraftBranch& branch : drafts ? branches_of(i) : std::span<DraftBranch>())
+        step_.add(branch.tokens, past, past + rows, branch.table.pages(), logits, {}, -1, drafts, 0, adapter(i));
     }
     if (drafts) ask_for_draws(rows);
     runner_.run(step_.batch());
@@ -158,24 +174,63 @@ class Streams {
     if (samplers_.empty() || runner_.draws().usable()) return;
     const Matrix logits = runner_.logits();
     for (size_t i = 0; i < samplers_.size(); ++i) {
-      const auto first = static_cast<int64_t>(i) * (1 + test_.drafts);
+      const auto first = static_cast<int64_t>(i) * test_.rows_per_sequence();
       for (int32_t row = 0; row < rows; ++row)
         samplers_[i].sample({logits.row<float>(first + row), static_cast<size_t>(logits.cols)});
+    }
+  }
+  std::span<DraftBranch> branches_of(size_t sequence) {
+    const auto each = static_cast<size_t>(test_.width) - 1;
+    return std::span(branches_).subspan(sequence * each, each);
+  }
+  // Branches that compute row `past` and their drafts: a drafter's, or random ones.
+  void open_branches(int32_t past) {
+    for (size_t i = 0; i < tables_.size(); ++i) {
+      for (DraftBranch& branch : branches_of(i)) {
+        branch.close();
+        MR_ASSERT(fork_pages(runner_.state(), tables_[i], past, past + 1 + test_.drafts, branch.table));
+      }
     }
   }
   // Drafts for sequences of so many known tokens, written behind them. The rejected ones are replaced by others, as the
   // model's own choice would.
   void draft(int32_t length) {
-    if (drafter_ == nullptr) return;
     asks_.clear();
     const auto most = static_cast<size_t>(test_.drafts);
-    for (size_t i = 0; i < tables_.size(); ++i)
-      asks_.push_back({i, tokens_of(i, length), std::span(drafts_).subspan(i * most, most), 0, tables_[i].pages()});
-    drafter_->draft_all(asks_);
-    for (size_t i = 0; i < tables_.size(); ++i)
-      std::copy_n(asks_[i].draft.begin(), asks_[i].given, tokens_[i].begin() + length);
+    const auto ask = [&](size_t sequence, std::span<const int32_t> pages, int32_t branch) {
+      const auto buffer = std::span(drafts_).subspan(asks_.size() * most, most);
+      asks_.push_back({sequence, tokens_of(sequence, length), buffer, 0, pages, branch});
+    };
+    for (size_t i = 0; i < tables_.size(); ++i) {
+      ask(i, tables_[i].pages(), 0);
+      int32_t number = 0;
+      for (const DraftBranch& branch : branches_of(i)) ask(i, branch.table.pages(), ++number);
+    }
+    if (drafter_ != nullptr) drafter_->draft_all(asks_);
+    const auto width = static_cast<size_t>(test_.width);
+    for (size_t i = 0; i < tables_.size(); ++i) {
+      std::copy_n(asks_[i * width].draft.begin(), asks_[i * width].given, tokens_[i].begin() + length);
+      for (size_t b = 0; b + 1 < width; ++b) {
+        const auto drafted = asks_[i * width + b + 1].draft;
+        DraftBranch& branch = branches_of(i)[b];
+        branch.tokens.assign(1, tokens_[i][static_cast<size_t>(length) - 1]);
+        branch.tokens.insert(branch.tokens.end(), drafted.begin(), drafted.end());
+      }
+    }
   }
-  void follow_verified(int32_t position, int32_t rows) {
+  // All sequences go on with this chain. Their tables keep the pages behind it, which later steps need.
+  void take_chain(int32_t length, int32_t chain) {
+    for (size_t i = 0; i < tables_.size(); ++i) {
+      if (chain > 0) {
+        DraftBranch& branch = branches_of(i)[static_cast<size_t>(chain) - 1];
+        tables_[i].swap(branch.table);
+        std::copy_n(branch.draft().begin(), branch.draft().size(), tokens_[i].begin() + length);
+      }
+      for (DraftBranch& branch : branches_of(i)) branch.close();
+      MR_ASSERT(tables_[i].reserve(test_.depth + test_.tokens + test_.drafts));
+    }
+  }
+  void follow_verified(int32_t position, int32_t rows, int32_t chain) {
     if (drafter_ == nullptr) return;
     std::vector<FollowedRows> all;
     for (size_t i = 0; i < tables_.size(); ++i) {
@@ -183,9 +238,10 @@ class Streams {
       const auto at = static_cast<size_t>(next);
       if (rows <= test_.drafts)
         tokens_[i][at] = (tokens_[i][at] + 1) % static_cast<int32_t>(runner_.model().config().vocab);
-      const auto row = static_cast<int32_t>(i) * (1 + test_.drafts);
+      const auto row =
+          static_cast<int32_t>(static_cast<int64_t>(i) * test_.rows_per_sequence()) + chain * (1 + test_.drafts);
       all.push_back({i, tokens_of(i, next + 1), tables_[i].pages(), row, position, rows, /*drafts=*/true,
-                     /*decoded=*/true});
+                     /*decoded=*/true, /*alternatives=*/test_.width - 1});
     }
     follow(all);
   }
@@ -207,7 +263,8 @@ class Streams {
   const BenchmarkCase& test_;
   StepBatch step_;
   std::vector<std::vector<int32_t>> tokens_;  // by sequence
-  std::vector<int32_t> drafts_;               // [sequences, drafts]
+  std::vector<int32_t> drafts_;               // [sequences, width, drafts]
+  std::vector<DraftBranch> branches_;         // [sequences, width - 1]
   std::vector<DraftAsk> asks_;
   std::vector<int32_t> adapters_;  // slots
   std::vector<BlockTable> tables_;
@@ -223,11 +280,16 @@ StepCost case_cost(Runner& runner, const BenchmarkCase& t, Runner* passes) {
     total.roof_us += step.roof_us * static_cast<double>(times);
   };
   if (t.kind == BenchmarkCase::Kind::Generate && t.drafts > 0) {
-    const int64_t rows = int64_t{t.batch} * (1 + t.drafts);
+    const int64_t rows = t.batch * t.rows_per_sequence(), chains = int64_t{t.batch} * t.width;
     const int64_t context = t.depth + t.tokens / 2;
-    add(step_cost(runner, rows, t.batch, context, rows), 1);
-    if (passes != nullptr) add(step_cost(*passes, t.batch, t.batch, context, t.batch), t.drafts);
-    const double steps = t.tokens / tokens_per_step(t.drafts, t.acceptance);
+    add(step_cost(runner, rows, chains, context, rows), 1);
+    if (passes != nullptr) {
+      add(step_cost(*passes, t.batch, t.batch, context, t.batch), 1);
+      add(step_cost(*passes, chains, chains, context, chains), t.drafts - 1);
+    }
+    if (chains > t.batch)
+      total.expected.add("copy", copy_page_us(runner) * static_cast<double>(chains - t.batch), chains - t.batch);
+    const double steps = t.tokens / tokens_per_step(t.drafts, t.acceptance, t.width, t.second);
     for (auto& entry : total.expected.entries) entry.us *= steps;
     total.roof_us *= steps;
     return total;
@@ -258,7 +320,9 @@ double median_of(std::vector<double> values) {
 }
 
 int64_t BenchmarkCase::positions(int block_size) const {
-  return int64_t{batch} * ((depth + tokens + drafts + block_size - 1) / block_size) * block_size;
+  const int64_t pages = (depth + tokens + drafts + block_size - 1) / block_size;
+  const int64_t of_branch = width > 1 ? drafts / block_size + 2 : 0;
+  return int64_t{batch} * (pages + (width - 1) * of_branch) * block_size;
 }
 
 int64_t prompts_of_step(const LoadOptions& options, int64_t batch, int64_t tokens) {
@@ -270,7 +334,9 @@ void size_for(LoadOptions& options, std::span<const BenchmarkCase> cases) {
   for (const BenchmarkCase& c : cases) {
     options.sequences = std::max<int64_t>(options.sequences, c.batch);
     options.context = std::max<int64_t>(options.context, c.depth + c.tokens + c.drafts);
-    if (c.drafts > 0) options.logit_rows = std::max(options.logit_rows, int64_t{c.batch} * (1 + c.drafts));
+    if (c.drafts > 0) options.logit_rows = std::max(options.logit_rows, c.batch * c.rows_per_sequence());
+    const int64_t chains = c.drafts > 0 ? int64_t{c.batch} * c.width : 0;
+    options.branches = std::max(options.branches, chains - options.sequences);
     options.kv_tokens = std::max(options.kv_tokens, c.positions(options.block_size));
   }
 }

@@ -22,6 +22,11 @@ struct BenchmarkCase {
   // Every step verifies so many draft tokens per sequence. Each is accepted with this probability if all before it are.
   int32_t drafts = 0;
   double acceptance = 0;
+  // Chains per sequence: the drafts, and branches with other first tokens. `second`: the probability that a branch
+  // begins with the right token if the drafts and the branches before it do not.
+  int32_t width = 1;
+  double second = 0;
+  int64_t rows_per_sequence() const { return int64_t{width} * (1 + drafts); }
   std::string name() const;                 // "pp512", "tg128"
   int64_t positions(int block_size) const;  // of the KV cache, in whole pages
 };

@@ -4,9 +4,14 @@
 
 namespace millrace {
 
-double tokens_per_step(int32_t draft, double acceptance) {
-  double tokens = 1, gain = 1;
-  for (int32_t i = 0; i < draft; ++i) tokens += gain *= acceptance;
+double tokens_per_step(int32_t draft, double acceptance, int32_t width, double second) {
+  double tokens = 1, wrong = 1;  // the probability that all first tokens so far are wrong
+  for (int32_t chain = 0; chain < width; ++chain) {
+    const double right = chain == 0 ? acceptance : second;
+    double gain = wrong * right;
+    for (int32_t i = 0; i < draft; ++i, gain *= acceptance) tokens += gain;
+    wrong *= 1 - right;
+  }
   return tokens;
 }
 
@@ -27,11 +32,17 @@ std::vector<SpeculationCost> speculation_costs(Runner& runner, std::span<const i
   std::vector<SpeculationCost> costs;
   for (const int64_t batch : batches) {
     const double without = estimate.verify_us(batch, batch * context, {});
-    costs.push_back({batch, 0, without, 0});
+    costs.push_back({batch, 0, without, 0, 0, 0});
     for (const int32_t draft : drafts) {
-      const double us = estimate.verify_us(batch, batch * context, {batch * draft, batch, draft}) +
-                        draft * pass.us(batch, batch * context, 0, 0);
-      costs.push_back({batch, draft, us, break_even_acceptance(draft, us / without)});
+      const double pass_us = pass.us(batch, batch * context, 0, 0);
+      const double us = estimate.verify_us(batch, batch * context, {batch * draft, batch, draft, 0}) + draft * pass_us;
+      // The first tokens of drafts and branches come from the same pass.
+      const double branched = estimate.verify_us(batch, batch * context, {2 * batch * draft, batch, draft, batch}) +
+                              pass_us + (draft - 1) * pass.us(2 * batch, 2 * batch * context, 0, 0);
+      const double alone = tokens_per_step(draft, kBranchAcceptance);
+      const double most = tokens_per_step(draft, kBranchAcceptance, 2, 1) - alone;
+      costs.push_back(
+          {batch, draft, us, break_even_acceptance(draft, us / without), branched, alone * (branched / us - 1) / most});
     }
   }
   return costs;

@@ -55,6 +55,14 @@ void CudaMemory::copy(std::byte* to, const std::byte* from, size_t bytes) {
   check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, queue_), "copying within it");
 }
 
+void CudaMemory::copy_ranges(std::byte* to, const std::byte* from, size_t bytes, size_t stride, size_t count) {
+  constexpr size_t kLargestStride = (size_t{1} << 31) - 1;  // cudaDeviceProp::memPitch
+  if (stride > kLargestStride) return Memory::copy_ranges(to, from, bytes, stride, count);
+  use_cuda_device(device_);
+  check_cuda(cudaMemcpy2DAsync(to, stride, from, stride, bytes, count, cudaMemcpyDeviceToDevice, queue_),
+             "copying within it");
+}
+
 void CudaMemory::clear(std::byte* to, size_t bytes) {
   check_cuda(cudaMemsetAsync(to, 0, bytes, queue_), "clearing a part of it");
 }

@@ -16,6 +16,7 @@ class CudaMemory final : public Memory {
   void read(std::byte* to, const std::byte* from, size_t bytes) override;
   void copy(std::byte* to, const std::byte* from, size_t bytes) override;
   void clear(std::byte* to, size_t bytes) override;
+  void copy_ranges(std::byte* to, const std::byte* from, size_t bytes, size_t stride, size_t count) override;
   void copy_in_order_of(cudaStream_t queue) { queue_ = queue; }
 
  private:

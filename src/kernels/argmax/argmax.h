@@ -1,4 +1,5 @@
-// The most likely token of each row of logits. On a GPU, greedy decoding then copies four bytes per row to the host.
+// The most likely token of each row of logits, or the next likeliest after some that are known. On a GPU, greedy
+// decoding then copies four bytes per row to the host.
 #pragma once
 
 #include <string>
@@ -10,6 +11,7 @@ namespace millrace {
 
 struct ArgmaxOp {
   static constexpr std::string_view kName = "argmax";
+  static constexpr int kMostSkipped = 3;
   struct Problem {
     int64_t rows = 0, cols = 0;
     friend bool operator==(const Problem&, const Problem&) = default;
@@ -18,6 +20,9 @@ struct ArgmaxOp {
     Matrix logits;              // [rows, cols]
     int32_t* ids = nullptr;     // [rows]; ties: lowest id; NaN counts as -infinity; -1 if no logit is above -infinity
     int32_t* chosen = nullptr;  // null or a second copy of ids, read by the next step
+    // [skipped][rows]: tokens of each row that do not count, because earlier calls found them; -1: none
+    const int32_t* known = nullptr;
+    int skipped = 0;  // at most kMostSkipped
   };
 
   static KernelList<ArgmaxOp> cpu();  // best first where estimates tie

@@ -9,6 +9,7 @@ namespace {
 
 constexpr int kThreads = 512, kWarps = kThreads / 32;
 constexpr int kMostRanks = 8;
+static_assert(ArgmaxOp::kMostSkipped == 3, "best_of_part compares with three");
 
 struct Best {
   float value;
@@ -36,6 +37,8 @@ struct Params {
   int64_t stride;
   int cols, ranks;  // ranks: blocks of a cluster, which share a row
   int32_t *ids, *chosen;
+  const int32_t* known;  // [skipped][rows]
+  int skipped, rows;
 };
 
 // The best token in this block's part of a row; valid in thread 0.
@@ -43,11 +46,14 @@ __device__ Best best_of_part(const Params& p, int64_t row, int rank) {
   __shared__ Best parts[kWarps];
   const float* logits = p.logits + row * p.stride;
   const int each = (p.cols + p.ranks - 1) / p.ranks, end = min(p.cols, (rank + 1) * each);
+  int32_t skip[ArgmaxOp::kMostSkipped];
+#pragma unroll
+  for (int i = 0; i < ArgmaxOp::kMostSkipped; ++i) skip[i] = i < p.skipped ? p.known[i * p.rows + row] : -1;
   Best best{-INFINITY, -1};
 #pragma unroll 8
   for (int i = rank * each + static_cast<int>(threadIdx.x); i < end; i += kThreads) {
     const float value = logits[i];
-    if (value > best.value) best = {value, i};
+    if (value > best.value && i != skip[0] && i != skip[1] && i != skip[2]) best = {value, i};
   }
   best = best_of_warp(best);
   if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = best;
@@ -112,8 +118,15 @@ class CudaArgmax final : public Kernel<ArgmaxOp> {
   }
   void run(const Args& a, const Executor& executor) const override {
     const int ranks = ranks_for(a.logits.rows, *executor.hardware);
-    const Params params{
-        a.logits.row<float>(0), a.logits.stride, static_cast<int>(a.logits.cols), ranks, a.ids, a.chosen};
+    const Params params{a.logits.row<float>(0),
+                        a.logits.stride,
+                        static_cast<int>(a.logits.cols),
+                        ranks,
+                        a.ids,
+                        a.chosen,
+                        a.known,
+                        a.skipped,
+                        static_cast<int>(a.logits.rows)};
     const dim3 grid(static_cast<unsigned>(a.logits.rows * ranks));
     check_launch(launch_kernel(argmax, grid, kThreads, 0, cuda_launch(executor), params, ranks), "starting argmax");
   }
