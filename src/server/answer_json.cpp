@@ -65,6 +65,16 @@ Json usage_json(const Usage& usage) {
   return json;
 }
 
+Json response_usage_json(const Usage& usage) {
+  Json json{{"input_tokens", usage.prompt_tokens},
+            {"input_tokens_details", {{"cached_tokens", usage.cached_tokens}}},
+            {"output_tokens", usage.completion_tokens},
+            {"output_tokens_details", {{"reasoning_tokens", usage.reasoning_tokens}}},
+            {"total_tokens", usage.prompt_tokens + usage.completion_tokens}};
+  add_cascade(json, usage);
+  return json;
+}
+
 void add_cascade(Json& usage, const Usage& of) {
   if (of.cascade) usage["cascade"] = cascade_json(*of.cascade);
 }

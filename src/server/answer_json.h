@@ -18,6 +18,7 @@ const char* finish_word(FinishReason finish, bool called_tools = false);
 std::string unclosed(const Json& object);
 
 Json usage_json(const Usage& usage);
+Json response_usage_json(const Usage& usage);  // as /v1/responses has it
 Json ledger_json(const SessionLedger& ledger);
 void add_cascade(Json& usage, const Usage& of);  // if two models may have answered
 double sent_logprob(double logprob);             // JSON has no infinity; -9999 replaces it, as in OpenAI's answers

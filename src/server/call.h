@@ -70,7 +70,6 @@ class Call {
 
   // A call of the same client that answers to another connection.
   std::shared_ptr<Call> continued_on(std::shared_ptr<HttpConnection> connection) const;
-  const std::shared_ptr<HttpExchange>& shared_exchange() const { return exchange_; }
 
   std::shared_ptr<void> model_lease;       // keeps the chosen model loaded until the call and its engine requests end
   std::shared_ptr<const Adapter> adapter;  // the request names this one as its model; null: the model itself

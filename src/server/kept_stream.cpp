@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "server/answer_json.h"
 #include "server/task_queue.h"
 
 namespace millrace {
@@ -66,9 +67,11 @@ void KeptStream::post(std::function<void()> task) {
 
 bool KeptStream::write_now(std::string_view bytes) {
   bool unattended = false;
+  const auto call = call_.lock();
   {
     const std::lock_guard lock(mutex_);
     if (!running_) return true;
+    if (call) usage_ = call->usage;
     append(bytes);
     unattended = is_unattended();
   }
@@ -115,6 +118,7 @@ void KeptStream::end_cancelled() {
   Json response = response_of(event_json(first_));
   response["status"] = "cancelled";
   response["output"] = output_.stopped();
+  response["usage"] = response_usage_json(usage_);
   const Json event{{"type", "response.cancelled"}, {"sequence_number", count_}, {"response", std::move(response)}};
   append("event: response.cancelled\ndata: " + to_text(event) + "\n\n");
   end_readers();
@@ -206,7 +210,7 @@ void KeptStream::cancel() {
     if (!running_) return;
     end_cancelled();
   }
-  if (const auto exchange = exchange_.lock()) exchange->mark_gone();
+  if (const auto call = call_.lock()) call->exchange().mark_gone();
 }
 
 bool KeptStream::running() const {

@@ -32,8 +32,8 @@ class KeptStream final : public HttpConnection, public std::enable_shared_from_t
  public:
   KeptStream(const KeptLimits& limits, TaskQueue& workers, std::string owner);
 
-  // The exchange of the generation; cancelling marks its client as gone.
-  void belongs_to(const std::shared_ptr<HttpExchange>& exchange) { exchange_ = exchange; }
+  // The generation's call; cancelling marks its client as gone.
+  void belongs_to(const std::shared_ptr<Call>& call) { call_ = call; }
 
   // The generation's side. Tasks run on workers: the engine's thread posts while it holds the generation's lock.
   void post(std::function<void()> task) override;
@@ -47,7 +47,7 @@ class KeptStream final : public HttpConnection, public std::enable_shared_from_t
   void attach(const std::shared_ptr<Call>& reader, size_t first);
   Json begun();     // the response as its first event has it
   Json response();  // as of now
-  void cancel();    // the last event has the output so far
+  void cancel();    // the last event has the output and the usage so far
 
   const std::string& owner() const { return owner_; }
   bool running() const;
@@ -65,7 +65,7 @@ class KeptStream final : public HttpConnection, public std::enable_shared_from_t
   const KeptLimits& limits_;
   TaskQueue& workers_;
   std::string owner_;
-  std::weak_ptr<HttpExchange> exchange_;
+  std::weak_ptr<Call> call_;
 
   mutable std::mutex mutex_;  // guards the members below
   bool running_ = true;
@@ -73,6 +73,7 @@ class KeptStream final : public HttpConnection, public std::enable_shared_from_t
   size_t count_ = 0;                 // of all events
   std::string first_, last_;         // first and last event, also of a stream that became too long
   ResponseOutput output_;            // so far
+  Usage usage_;                      // at the last event; the call's own grows on another thread
   bool too_long_ = false;
   size_t bytes_ = 0;
   std::vector<std::shared_ptr<Call>> readers_;

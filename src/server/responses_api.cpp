@@ -78,13 +78,7 @@ class ResponsesSink final : public AnswerSink {
   void on_pause() override { call_->flush(); }
 
   void on_end() override {
-    const Usage& u = call_->usage;
-    response_["usage"] = {{"input_tokens", u.prompt_tokens},
-                          {"input_tokens_details", {{"cached_tokens", u.cached_tokens}}},
-                          {"output_tokens", u.completion_tokens},
-                          {"output_tokens_details", {{"reasoning_tokens", u.reasoning_tokens}}},
-                          {"total_tokens", u.prompt_tokens + u.completion_tokens}};
-    add_cascade(response_["usage"], u);
+    response_["usage"] = response_usage_json(call_->usage);
     if (store_) store_(response_);
     if (!stream_) return call_->reply(response_);
     tell(response_["status"] == "completed" ? "response.completed" : "response.incomplete", {{"response", response_}});
@@ -287,7 +281,7 @@ void answer_responses(const std::shared_ptr<Call>& call, ApiContext& context) {
   if (!r.background) return start(call);
   const auto kept = context.kept.begin(call->client);
   const std::shared_ptr<Call> inner = call->continued_on(kept);
-  kept->belongs_to(inner->shared_exchange());
+  kept->belongs_to(inner);
   try {
     start(inner);
   } catch (...) {

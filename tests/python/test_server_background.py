@@ -82,6 +82,7 @@ def test_a_cancelled_response_keeps_its_output(client):
     for response in (stopped, client.responses.retrieve(stopped.id)):
         assert response.status == "cancelled" and response.output[-1].status == "incomplete"
         assert response.output_text == text_of(events) != ""
+        assert response.usage.output_tokens >= 1 and response.usage.total_tokens == response.usage.input_tokens + response.usage.output_tokens
 
 
 @pytest.mark.parametrize("method, path, status", [

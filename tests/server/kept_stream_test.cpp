@@ -43,7 +43,7 @@ std::string with_response(const char* type, const char* status) {
 }
 
 struct KeptStreamTest : ::testing::Test {
-  std::shared_ptr<Call> client(const std::shared_ptr<EventReader>& connection) {
+  std::shared_ptr<Call> client(const std::shared_ptr<HttpConnection>& connection) {
     auto exchange = std::make_shared<HttpExchange>(connection, HttpRequest{.method = "GET", .path = "/"});
     return std::make_shared<Call>(std::move(exchange), "id", HttpHeaders{}, metrics, log);
   }
@@ -147,9 +147,10 @@ TEST_F(KeptStreamTest, AResponseThatNobodyReadsIsCancelled) {
   KeptStreams all(workers, limits());
   const auto stream = all.begin("");
   bool gone = false;
-  const auto exchange = std::make_shared<HttpExchange>(stream, HttpRequest{});
-  exchange->on_gone([&] { gone = true; });
-  stream->belongs_to(exchange);
+  const auto call = client(stream);
+  call->exchange().on_gone([&] { gone = true; });
+  call->usage.prompt_tokens = 7;
+  stream->belongs_to(call);
   stream->write_now(with_response("response.created", "in_progress"));
   time += 500s;
   EXPECT_EQ(stream->response()["status"], "in_progress");  // counts as attention
@@ -163,9 +164,12 @@ TEST_F(KeptStreamTest, AResponseThatNobodyReadsIsCancelled) {
   EXPECT_FALSE(gone) << "a client reads it";
   reader->exchange().mark_gone();
   time += 601s;
+  call->usage.completion_tokens = 3;
   stream->write_now(delta(3, "c"));
+  call->usage.completion_tokens = 4;
   EXPECT_TRUE(gone);
   EXPECT_EQ(stream->response()["status"], "cancelled");
+  EXPECT_EQ(stream->response()["usage"]["total_tokens"], 7 + 3) << "at the last event";
 }
 
 TEST_F(KeptStreamTest, ACancelledResponseKeepsItsOutput) {
