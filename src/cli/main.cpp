@@ -1,5 +1,7 @@
 // millrace: the command line. Errors are one line on stderr. Exit codes: 0 success, 1 failure, 2 misuse.
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -91,6 +93,14 @@ int report(const char* message, int code) {
   return code;
 }
 
+// Files that are opened later must not become stdin, stdout or stderr where the caller has closed these: an answer would
+// be written to one of them.
+void occupy_closed_streams() {
+  int file = ::open("/dev/null", O_RDONLY);
+  while (file >= 0 && file <= STDERR_FILENO) file = ::open("/dev/null", O_RDONLY);
+  if (file >= 0) ::close(file);
+}
+
 // A reader that closes the pipe early, such as `head`, is not an error to report: end by SIGPIPE like other programs.
 int end_by_sigpipe() {
   std::signal(SIGPIPE, SIG_DFL);
@@ -104,6 +114,7 @@ int end_by_sigpipe() {
 int main(int argc, char** argv) {
   using namespace millrace;
   try {
+    occupy_closed_streams();
     set_verbosity(0);
     catch_interrupts();
     return parse_and_run(argc, argv);

@@ -67,6 +67,8 @@ std::string describe(const SamplingParams& p) {
   if (p.min_p > 0) text += fmt::format(", min-p {:g}", p.min_p);
   if (p.typical_p < 1) text += fmt::format(", typical {:g}", p.typical_p);
   if (p.repetition_penalty != 1) text += fmt::format(", repetition penalty {:g}", p.repetition_penalty);
+  if (p.presence_penalty != 0) text += fmt::format(", presence penalty {:g}", p.presence_penalty);
+  if (p.frequency_penalty != 0) text += fmt::format(", frequency penalty {:g}", p.frequency_penalty);
   return text + fmt::format(", seed {}", p.seed);
 }
 

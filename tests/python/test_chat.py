@@ -66,6 +66,10 @@ def test_system_and_set(millrace, tiny_chat, tmp_path):
     for line in ("/set temp hot", "/set nonsense 1", "/set temp", "/set top-p 7", "/set seed -1"):
         message = millrace.fails("chat", "-m", tiny_chat, stdin=f"{line}\n".encode(), code=2)
         assert line.split()[1].replace("-", "_") in message.replace("-", "_")
+    for line, says in (("/set temp hot", "not a number"), ("/set tmep 1", "no such option; did you mean temp?"), ("/set help 1", "no such option")):
+        assert says in millrace.fails("chat", "-m", tiny_chat, stdin=f"{line}\n".encode(), code=2)
+    _, done = talk(millrace, tiny_chat, tmp_path, "/set temp 1", "/set ignore-eos on", "/set presence-penalty 0.5", "/set")
+    assert b"presence penalty 0.5" in done.stdout
 
 
 def test_load_and_stats(millrace, tiny_chat, tmp_path):

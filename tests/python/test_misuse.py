@@ -164,6 +164,20 @@ def test_a_full_disk_is_said(millrace, tiny):
         assert done.stderr.splitlines()[-1] == b"millrace: cannot write to stdout: No space left on device"
 
 
+def test_streams_that_the_caller_closed(millrace, tiny):
+    def run(closed, *args):
+        command = ["sh", "-c", f'exec "$@" {closed}', "sh", BUILD / "millrace", *args]
+        return subprocess.run(command, capture_output=True, env=millrace.env, timeout=60)
+
+    ask = ["run", "-m", tiny, "--raw", "-n", "3", "--temp", "0", "hello"]
+    answered = run("<&-", *ask)
+    assert answered.returncode == 0 and answered.stdout and not answered.stderr
+    for closed in (">&-", "<&- >&-"):
+        lost = run(closed, *ask)
+        assert (lost.returncode, lost.stderr) == (1, b"millrace: cannot write to stdout: Bad file descriptor\n")
+    assert run("<&- >&- 2>&-", *ask).returncode == 1
+
+
 def test_failures_are_one_line_and_code_1(millrace, tmp_path, tiny):
     assert "no-such-file.gguf" in millrace.fails("inspect", tmp_path / "no-such-file.gguf")
     assert "did you mean default?" in millrace.fails("inspect", "defalt")

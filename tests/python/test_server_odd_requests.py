@@ -29,6 +29,7 @@ REFUSED = [
     (CHAT, {"messages": HI * 5000}, 400, "maximum context length"),
     (CHAT, chat(max_tokens=10**30), 400, "at most 1073741824"),
     (CHAT, chat(max_tokens=True), 400, "boolean"),
+    (CHAT, chat(max_token=2), 400, "did you mean max_tokens?"),
     (CHAT, chat(seed=2**63), 400, "at most 9223372036854775807"),
     (CHAT, chat(temperature=1e308), 400, "'temperature' must be at most 2"),
     (CHAT, chat(logit_bias={" 1": 1}), 400, "names the token ' 1'"),

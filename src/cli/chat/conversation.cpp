@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/json_text.h"
+#include "base/nearest.h"
 #include "base/tell.h"
 #include "base/write_file.h"
 #include "cli/read_text.h"
@@ -17,6 +18,16 @@ using Json = nlohmann::ordered_json;
 bool is_text(const Json& message, const char* key) { return message.contains(key) && message[key].is_string(); }
 
 bool is_by(const Json& message, const char* role) { return message["role"] == role; }
+
+void require_option(const CLI::App& parser, const std::string& name) {
+  if (parser.get_option_no_throw("--" + name) != nullptr) return;
+  std::vector<std::string> known{"thinking"};
+  for (const CLI::Option* option : parser.get_options()) {
+    for (const std::string& one : option->get_lnames()) known.push_back(one);
+  }
+  const std::string hint = did_you_mean(name, known);
+  fail(ErrorKind::Usage, "/set {}: there is no such option{}{}", name, hint.empty() ? "" : "; ", hint);
+}
 
 }  // namespace
 
@@ -77,9 +88,13 @@ void Conversation::set(const std::string& option, const std::string& value) {
   SamplingOptions changed = options_;
   if (option == "stop") changed.stop.clear();
   CLI::App parser;
+  parser.set_help_flag();
   add_sampling_options(parser, changed);
+  require_option(parser, option);
   try {
-    parser.parse(std::vector<std::string>{value, "--" + option});  // CLI11 takes them in reverse
+    parser.parse(std::vector<std::string>{"--" + option + "=" + value});
+  } catch (const CLI::ConversionError&) {
+    fail(ErrorKind::Usage, "/set {} {}: not a number", option, value);
   } catch (const CLI::Error& e) {
     fail(ErrorKind::Usage, "/set {} {}: {}", option, value, e.what());
   }

@@ -7,6 +7,7 @@
 #include <map>
 #include <tuple>
 
+#include "base/nearest.h"
 #include "server/requests/api_error.h"
 #include "text/unicode/utf8.h"
 
@@ -250,9 +251,12 @@ void Schema::check_object(const Json& value, const std::string& path) const {
   if (node_->others == Others::Allowed) return;
   for (const auto& [name, ignored] : value.items()) {
     const auto is_it = [&, &wanted = name](const Property& p) { return p.name == wanted; };
-    if (std::none_of(node_->properties.begin(), node_->properties.end(), is_it)) {
-      fail_field(join(path, name), "unknown_parameter", "'{}' is not a field that this server knows", join(path, name));
-    }
+    if (std::any_of(node_->properties.begin(), node_->properties.end(), is_it)) continue;
+    std::vector<std::string> known;
+    for (const Property& property : node_->properties) known.push_back(property.name);
+    const std::string hint = did_you_mean(name, known);
+    fail_field(join(path, name), "unknown_parameter", "'{}' is not a field that this server knows{}{}",
+               join(path, name), hint.empty() ? "" : "; ", hint);
   }
 }
 
