@@ -65,6 +65,7 @@ LoadedModel load(const ServeOptions& o, const std::string& model, const std::vec
   options.kv_tokens = o.kv_tokens;
   options.populate_kv = true;
   options.batch_invariant = o.batch_invariant;
+  options.context_is_most = !o.server.models.empty();  // --ctx is for several models
   options.logit_rows = std::max<int64_t>(o.sequences, kScoredRows);
   const DraftSource drafts = open_drafts(o.draft, one, source, options);
   options.adapters = !o.server.lora_dir.empty();  // clients may load others

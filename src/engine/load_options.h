@@ -36,6 +36,7 @@ struct LoadOptions {
   std::optional<DType> kv_type;                // default: f16 on a CPU, the working type on a GPU, f32 if exact
   int64_t context = 0;                         // positions per sequence; 0: the model's, or as many as memory allows
   bool past_training = false;                  // allow a context beyond the trained one, for benchmarks
+  bool context_is_most = false;                // a model trained for fewer positions takes those
   int64_t sequences = 1;                       // most that run at the same time
   int64_t branches = 0;                        // places in a step beyond these, for branches of drafts
   int64_t rows = 0;                            // tokens per step; 0: enough to keep the device busy

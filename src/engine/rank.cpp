@@ -227,6 +227,7 @@ void Rank::decide_context() {
   // accuracy there.
   const bool recurrent = !layout_.slots().empty();
   const bool may_be_longer = (options_.past_training || recurrent) && !config.learned_positions;
+  if (options_.context_is_most && !may_be_longer) options_.context = std::min(options_.context, config.context);
   if (options_.context > config.context) {
     const std::string problem =
         fmt::format("--ctx {}: the model was trained for {} positions", options_.context, config.context);

@@ -307,7 +307,9 @@ Request make_chat_engine_request(const ChatRequest& r, const ChatPrompt& prompt,
     if (!constraint) break;
     request.constraints.push_back(std::move(constraint));
   }
-  if (!request.constraints.empty()) check_end_beside_form(r);
+  // A limit of the reasoning alone leaves the end to the model, except between the channels of harmony.
+  const bool has_form = prompt.grammar || prompt.calls || prompt.parser.format.harmony();
+  if (has_form && !request.constraints.empty()) check_end_beside_form(r);
   return request;
 }
 

@@ -13,7 +13,10 @@ namespace {
 class MessagesSink final : public AnswerSink {
  public:
   MessagesSink(std::shared_ptr<Call> call, const ServedModel& model, const MessagesRequest& r, const ChatPrompt& prompt)
-      : AnswerSink(std::move(call), 1, prompt), stream_(r.stream), max_tokens_(r.max_tokens) {
+      : AnswerSink(std::move(call), 1, prompt),
+        stream_(r.stream),
+        shows_thinking_(!r.thinking.is_object() || r.thinking.value("display", Json()) != "omitted"),
+        max_tokens_(r.max_tokens) {
     message_ = {{"id", make_id("msg_")},   {"type", "message"},
                 {"role", "assistant"},     {"model", shown_name(*call_, model)},
                 {"content", blocks_},      {"stop_reason", nullptr},
@@ -112,6 +115,7 @@ class MessagesSink final : public AnswerSink {
         return tell_delta({{"type", "input_json_delta"}, {"partial_json", piece.text}});
       case AnswerPiece::Kind::Reasoning:
         if (kind_ != Block::Thinking) open(Block::Thinking);
+        if (!shows_thinking_) return;
         blocks_.back()["thinking"].get_ref<std::string&>() += piece.text;
         return tell_delta({{"type", "thinking_delta"}, {"thinking", piece.text}});
       case AnswerPiece::Kind::Content:
@@ -134,7 +138,7 @@ class MessagesSink final : public AnswerSink {
     message_["stop_reason"] = reason;
   }
 
-  bool stream_;
+  bool stream_, shows_thinking_;
   int64_t max_tokens_;
   Json message_, blocks_ = Json::array();
   Block kind_ = Block::None;

@@ -159,6 +159,8 @@ def test_thinking(tmp_path):
         made = client.messages.create(**ask, thinking={"type": "enabled", "budget_tokens": 5})
         assert made.content[0].type == "thinking" and len(made.content[0].thinking) <= 5 and made.content[0].signature
         assert made.content[1].type == "text"
+        hidden = client.messages.create(**ask, thinking={"type": "enabled", "budget_tokens": 5, "display": "omitted"})
+        assert hidden.content[0].thinking == "" and hidden.content[0].signature and hidden.content[1:] == made.content[1:]
         with client.messages.stream(**ask, thinking={"type": "enabled", "budget_tokens": 5}) as stream:
             streamed = stream.get_final_message()
         assert [b.type for b in streamed.content] == ["thinking", "text"] and streamed.content[0].thinking == made.content[0].thinking

@@ -135,6 +135,16 @@ def test_broken_files_are_found_at_the_start(tmp_path):
         assert server.get("/health/ready")[0] == 200 and chat(server, "good")[0] == 200
 
 
+def test_a_context_longer_than_the_training_of_one_model(millrace, tmp_path):
+    short = write_tiny_model(tmp_path / "short.gguf", context=256)
+    write_tiny_model(tmp_path / "long.gguf", context=1024)
+    with Server(tmp_path, "--ctx", 512, "--parallel", 2, "--kv-tokens", 1024) as server:
+        for name in ("short", "long"):
+            assert chat(server, name)[0] == 200
+        assert [listed(server)[name]["max_model_len"] for name in ("short", "long")] == [256, 512]
+    assert "trained for 256 positions" in millrace.fails("run", "-m", short, "--ctx", "512", "hi", code=2)
+
+
 def test_a_mended_file_loads(tmp_path, answers):
     write_tiny_model(tmp_path / "one.gguf", seed=1)
     (tmp_path / "two.gguf").write_bytes(b"no model")

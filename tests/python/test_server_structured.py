@@ -226,6 +226,15 @@ def test_bad_tool_requests(server):
         assert status == 400, (change, body)
 
 
+def test_a_limit_of_the_reasoning_is_no_form(tmp_path):
+    template = TEMPLATE.replace("assistant\n", "assistant\n{% if enable_thinking is not false %}<think>\n{% endif %}") + "{# </think> #}"
+    with Server(write_tiny_model(tmp_path / "thinker.gguf", template=template)) as server:
+        for limit in ({"thinking_budget": 5}, {"reasoning_effort": "none"}, {"reasoning_effort": "low"}):
+            for end in ({"ignore_eos": True}, {"min_tokens": 40}):
+                status, _, body = server.post("/v1/chat/completions", {"messages": CHAT, "max_tokens": 40, "temperature": 1, "seed": 1, **limit, **end})
+                assert (status, body.get("usage", {}).get("completion_tokens")) == (200, 40), body
+
+
 @pytest.mark.parametrize("choice", ["auto", "required"])
 def test_reasoning_ends_where_a_call_begins(tmp_path, choice):
     template = "{% if tools %}<tool_call>{% endif %}" + TEMPLATE.replace("assistant\n", "assistant\n<think>\n") + "{# </think> #}"
