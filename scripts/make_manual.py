@@ -97,7 +97,7 @@ def man_page(version, verbs):
         for option in verb.options:
             value = f" \\fI{option.value}\\fR" if option.value else ""
             lines += [".TP", ", ".join(f"\\fB{roff(name)}\\fR" for name in option.names) + value, roff(option.about)]
-    lines += [".SH EXIT STATUS", "0: success. 1: failure. 2: misuse. An interrupted run ends by its signal."]
+    lines += [".SH EXIT STATUS", "0: success. 1: failure. 2: misuse. A verb that is interrupted ends by the signal."]
     lines += [".SH ENVIRONMENT"]
     for name, about in ENVIRONMENT:
         lines += [".TP", f".B {roff(name)}", roff(about)]

@@ -119,7 +119,9 @@ int main(int argc, char** argv) {
     catch_interrupts();
     return parse_and_run(argc, argv);
   } catch (const Error& e) {
-    return report(e.what(), e.kind() == ErrorKind::Usage ? kMisuse : kFailed);
+    const int code = report(e.what(), e.kind() == ErrorKind::Usage ? kMisuse : kFailed);
+    if (e.kind() == ErrorKind::Cancelled && interrupted()) end_by_interrupt();  // so that the loop of a shell ends, too
+    return code;
   } catch (const std::bad_alloc&) {
     return report("out of memory", kFailed);
   } catch (const std::system_error& e) {
