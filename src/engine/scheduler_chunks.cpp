@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-constexpr int32_t kShortPrompt = 1024;    // tokens to compute
+constexpr int32_t kShortPrompt = 1536;    // tokens to compute
 constexpr int64_t kEfficientRows = 2048;  // larger chunks are hardly faster
 
 }  // namespace

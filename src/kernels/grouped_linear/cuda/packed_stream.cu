@@ -1,8 +1,6 @@
 // Host side of the even stream of quantized weights (packed_stream.cuh).
 #include "kernels/grouped_linear/cuda/packed_stream.cuh"
 
-#include <cmath>
-
 #include "hardware/cuda/check.h"
 #include "kernels/grouped_linear/cuda/kernels.h"
 #include "kernels/grouped_linear/cuda/sum_pairs.h"
@@ -31,19 +29,15 @@ class PackedStream final : public Kernel<GroupedLinearOp> {
            most_tiles(p.pairs(), p.groups, kTokens) <= int64_t{hardware.cores} * kMostTilesEach &&
            block_of(format_of_units(p.format), p.gated).most_x_bytes >= x_bytes(format_of_units(p.format), p.rows, p.k);
   }
-  // Weights stream once for each tile of pairs. Warps decode them meanwhile; in their last round some have no item.
+  // Weights stream once for each tile of pairs, and warps decode them meanwhile.
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
-    // Until the rings are full, and x is staged. With `sum` they fill while the kernel in front ends.
-    const double begin_us = p.sum ? 6 : 7;
+    // Until the first units are there, and x is staged. With `sum` units arrive while the kernel in front ends.
+    const double begin_us = p.sum ? 4 : 5.5;
     const DType format = format_of_units(p.format);
-    const double tiles = expected_tiles(p, kTokens);
     const double bytes = double(packed_linear_bytes(format, p.n, p.k)) * std::max(p.expected_active(), 0.01);
-    const double items = tiles * double(ceil_div(p.gated ? p.n / 2 : p.n, kUnitRows));
-    const double rounds = items / (double(block_of(format, p.gated).warps) * hardware.cores);
-    const double uneven = std::ceil(rounds) / rounds;
     const double instructions = format == DType::MXFP4 ? 1.7 + 0.5 * kGroups : 1.2 + 1.0 * kGroups;  // of a weight
-    const double decoding = decode_us(p, format, tiles, instructions, 0.5, hardware) * uneven;
-    return begin_us + std::max(decoding, bytes / (0.85 * hardware.ceilings.read_gbs) * 1e-3) +
+    const double decoding = decode_us(p, format, expected_tiles(p, kTokens), instructions, 0.5, hardware);
+    return begin_us + std::max(decoding, bytes / (0.88 * hardware.ceilings.read_gbs) * 1e-3) +
            adding_us(p, 4, hardware);
   }
   size_t workspace_bytes(const Problem& p, const Hardware&) const override { return f32_products_workspace(p); }
