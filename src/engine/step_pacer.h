@@ -30,10 +30,10 @@ struct PacerOptions {
   double target_us = 0;  // of a step with a chunk; 0: the time without the chunk, times 1 + slack
   double slack = 0.25;
   // A step with short prompts may always take `short_us`. Such prompts end soon, and thin slices of them would cost a
-  // step each. It may take up to `aged_us` as they become as old as the generating requests, which is still 22 tokens
+  // step each. It may take up to `aged_us` as they become as old as the generating requests, which is still 24 tokens
   // per second, and up to `burst_us` if three seconds of prompts are due. So requests that arrived together end
   // together, and later ones do not hold them up.
-  double short_us = 12e3, aged_us = 45e3, burst_us = 66e3;
+  double short_us = 12e3, aged_us = 42e3, burst_us = 66e3;
 };
 
 enum class PromptLength : uint8_t { Short, Long };
