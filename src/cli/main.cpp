@@ -93,8 +93,8 @@ int report(const char* message, int code) {
   return code;
 }
 
-// Files that are opened later must not become stdin, stdout or stderr where the caller has closed these: an answer would
-// be written to one of them.
+// Files that are opened later must not become stdin, stdout or stderr where the caller has closed these: an answer
+// would be written to one of them.
 void occupy_closed_streams() {
   int file = ::open("/dev/null", O_RDONLY);
   while (file >= 0 && file <= STDERR_FILENO) file = ::open("/dev/null", O_RDONLY);

@@ -149,7 +149,7 @@ void Sequence::set_drafts(std::span<const int32_t> drafts) {
 }
 
 void Sequence::add_branch(BlockTable table) {
-  DraftBranch& branch = branches_.emplace_back(std::move(table));
+  DraftBranch& branch = branches_.emplace_back(DraftBranch{std::move(table)});
   branch.tokens.reserve(static_cast<size_t>(1 + most_drafts_));
 }
 

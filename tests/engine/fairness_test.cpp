@@ -121,8 +121,8 @@ TEST(Fairness, PromptsOfAlmostEqualLengthWaitEquallyLong) {
   EXPECT_GE(percentile(whole, 0.01), 0.85 * percentile(whole, 0.5));
 }
 
-// All requests of a burst arrive before the first answer ends, and requests that follow those must not hold them up. Nor
-// may some be taken for long ones.
+// All requests of a burst arrive before the first answer ends, and requests that follow those must not hold them up.
+// Nor may some be taken for long ones.
 TEST(Fairness, TheLastOfABurstEndsLittleLaterThanTheOthers) {
   for (const int clients : {32, 256}) {
     ClosedLoop load{.clients = clients};
