@@ -40,7 +40,7 @@ class Streams {
       MR_ASSERT(table.reserve(longest));
       slots_.push_back(runner.state().new_slot());
       if (test.drafts > 0) checkpoints_.push_back(runner.state().new_slot());
-      for (int32_t branch = 1; branch < test.width; ++branch) branches_.emplace_back(runner.state().new_table(longest));
+      for (int32_t branch = 1; branch < test.width; ++branch) branches_.push_back({runner.state().new_table(longest)});
       const SamplingParams params{
           .temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .seed = 1, .stream = static_cast<uint64_t>(i)};
       if (test.draw) samplers_.emplace_back(params, static_cast<int32_t>(runner.model().config().vocab));
