@@ -10,24 +10,12 @@ class DraftBranchesTest : public DraftsTest {
  protected:
   using Guess = DraftedTrees::Guess;
 
-  // Pages of 16 tokens, places and rows for all branches of four sequences.
-  static LoadOptions with_places(int64_t kv_tokens = 0, bool invariant = true) {
-    LoadOptions options = with_logit_rows(kv_tokens, invariant);
-    options.branches = 12;
-    options.rows = options.logit_rows = 128;
-    return options;
-  }
   static EngineOptions tree(DraftedTrees& drafter, int32_t tokens, int32_t width, bool by_cost = false) {
     return {.drafter = &drafter, .draft_tokens = tokens, .draft_width = width, .drafts_by_cost = by_cost};
   }
   DraftedTrees knowing(DraftedTrees::Choose choose, const Make& make, const Answers& answers) const {
     DraftedTrees drafter(vocab_, std::move(choose));
-    const auto requests = make();
-    for (const auto& [key, answer] : answers) {
-      auto text = requests[key.first].prompt;
-      text.insert(text.end(), answer.tokens.begin(), answer.tokens.end());
-      drafter.know(std::move(text));
-    }
+    teach(drafter, make, answers);
     return drafter;
   }
   // Any chain, or none, and any number of right tokens, by the tokens so far.
@@ -38,7 +26,7 @@ class DraftBranchesTest : public DraftsTest {
 };
 
 TEST_P(DraftBranchesTest, RightBranchesTakeTheStepsOfRightDrafts) {
-  start(with_places());
+  start(with_branches());
   // Around page boundaries, so that the last known token begins, fills and ends a page.
   for (const size_t length : {7u, 14u, 15u, 16u, 17u, 31u, 32u, 33u}) {
     SCOPED_TRACE(length);
@@ -59,7 +47,7 @@ TEST_P(DraftBranchesTest, RightBranchesTakeTheStepsOfRightDrafts) {
 }
 
 TEST_P(DraftBranchesTest, UsageCountsEveryDraftToken) {
-  start(with_places());
+  start(with_branches());
   const Make one = [&] { return std::vector<Request>{{prompt(9, 1), {.temperature = 0}, 30}}; };
   const Answers alone = run(one);
   DraftedTrees drafter = knowing(any_chain, one, alone);
@@ -93,7 +81,7 @@ TEST_P(DraftBranchesTest, GreedyAndSampledTextsStayTheSame) {
   };
   for (const bool invariant : {true, false}) {
     if (!invariant && GetParam() == Where::Gpu) return;
-    start(with_places(0, invariant));
+    start(with_branches(0, invariant));
     const Answers alone = run(make);
     for (const int32_t width : {2, 4}) {
       for (const int32_t tokens : {1, 3, 6}) {
@@ -108,7 +96,7 @@ TEST_P(DraftBranchesTest, GreedyAndSampledTextsStayTheSame) {
 }
 
 TEST_P(DraftBranchesTest, ChoicesOfOneRequest) {
-  start(with_places());
+  start(with_branches());
   const Make make = [&] {
     Request request{prompt(21, 2), {.temperature = 1, .seed = 5}, 30};
     request.choices = 3;
@@ -121,7 +109,7 @@ TEST_P(DraftBranchesTest, ChoicesOfOneRequest) {
 }
 
 TEST_P(DraftBranchesTest, SomeRequestsKeepOneDraft) {
-  start(with_places());
+  start(with_branches());
   std::vector<Request> ways(7, {prompt(9, 2), {.temperature = 0}, 20});
   ways[0].sampling.frequency_penalty = 0.5f;
   ways[1].sampling.repetition_penalty = 1.2f;
@@ -146,10 +134,10 @@ TEST_P(DraftBranchesTest, PlacesAndPagesRunOut) {
       requests.push_back({prompt(20 + 5 * static_cast<size_t>(i), i), {.temperature = 0.9f, .seed = 3}, 60});
     return requests;
   };
-  start(with_places());
+  start(with_branches());
   const Answers roomy = run(make);
   for (const int64_t branches : {0, 1, 12}) {
-    LoadOptions options = with_places(160);  // little more than the longest sequence needs
+    LoadOptions options = with_branches(160);  // little more than the longest sequence needs
     options.branches = branches;
     start(options);
     DraftedTrees drafter = knowing(any_chain, make, roomy);
@@ -162,7 +150,7 @@ TEST_P(DraftBranchesTest, PlacesAndPagesRunOut) {
 }
 
 TEST_P(DraftBranchesTest, ThePrefixTreeHoldsTheChosenBranch) {
-  start(with_places());
+  start(with_branches());
   const Request first{prompt(13, 1), {.temperature = 0}, 50};
   Request second = first;
   const Answers answers = run([&] { return std::vector<Request>{first}; }, {.prefix_cache = false});
@@ -173,16 +161,7 @@ TEST_P(DraftBranchesTest, ThePrefixTreeHoldsTheChosenBranch) {
   const Make make = [&] { return std::vector<Request>{first}; };
   DraftedTrees drafter = knowing(any_chain, make, answers);
   run(make, tree(drafter, 5, 4));
-  std::vector<int32_t> heard;
-  int32_t cached = 0;
-  engine_->submit(second);
-  while (engine_->step([&](const Emission& e) {
-    heard.push_back(e.token);
-    cached = e.cached_tokens;
-  })) {
-  }
-  EXPECT_EQ(heard, wanted.at({0, 0}).tokens);
-  EXPECT_EQ(cached, static_cast<int32_t>(second.prompt.size()) - 1) << "all of it was found";
+  expect_cached(second, wanted.at({0, 0}).tokens);
 }
 
 TEST_P(DraftBranchesTest, AnyOrderOfEvents) {
@@ -200,51 +179,17 @@ TEST_P(DraftBranchesTest, AnyOrderOfEvents) {
     asked.push_back(r);
   }
   const Make make = [&] { return asked; };
-  start(with_places());
+  start(with_branches());
   const Answers alone = run(make, {.prefix_cache = false});
-  start(with_places(224));
+  start(with_branches(224));
   DraftedTrees drafter = knowing(any_chain, make, alone);
-  engine_ = std::make_unique<Engine>(*runner_, tree(drafter, 5, 4, /*by_cost=*/random() % 2 == 0));
-  std::map<RequestId, size_t> index;
-  Answers heard;
-  std::vector<bool> cancelled(asked.size());
-  const auto step = [&] {
-    return engine_->step([&](const Emission& e) {
-      Answer& answer = heard[{index.at(e.id), e.choice}];
-      if (e.token >= 0) answer.tokens.push_back(e.token);
-      answer.finish = e.finish;
-      answer.is_end = e.is_end;
-    });
-  };
-  for (size_t next = 0; next < asked.size();) {
-    const auto dice = random() % 8;
-    if (dice < 2) {
-      index.emplace(engine_->submit(asked[next]), next);
-      ++next;
-    } else if (dice == 2 && !index.empty()) {
-      const auto& [id, which] = *std::next(index.begin(), static_cast<ptrdiff_t>(random() % index.size()));
-      engine_->cancel(id);
-      cancelled[which] = true;
-    } else {
-      step();
-    }
-  }
-  int steps = 0;
-  while (step()) ASSERT_LT(++steps, 10000);
-  for (const auto& [key, answer] : alone) {
-    if (cancelled[key.first]) continue;
-    EXPECT_EQ(heard[key], answer) << "request " << key.first << " choice " << key.second;
-  }
-  EngineStats stats;
-  engine_->fill(stats);
-  EXPECT_EQ(stats.kv_blocks_used, 0);
-  engine_.reset();
-  EXPECT_EQ(runner_->state().blocks().free(), runner_->state().blocks().size());
+  const bool by_cost = random() % 2 == 0;
+  expect_any_order(random, asked, alone, tree(drafter, 5, 4, by_cost));
 }
 
 // The pages of branches come back with the next step, or with the sequence.
 TEST_P(DraftBranchesTest, AStepThatThrowsLosesNoPage) {
-  start(with_places());
+  start(with_branches());
   const Make one = [&] { return std::vector<Request>{{prompt(18, 1), {.temperature = 0}, 40}}; };
   const Answers alone = run(one);
   for (const bool cancels : {false, true}) {

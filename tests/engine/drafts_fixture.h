@@ -5,6 +5,7 @@
 
 #include <map>
 #include <random>
+#include <set>
 
 #include "engine/drafts.h"
 #include "engine/engine.h"
@@ -36,6 +37,14 @@ inline LoadOptions with_logit_rows(int64_t kv_tokens = 0, bool invariant = true)
   options.kv_tokens = kv_tokens;
   options.block_size = 16;
   options.batch_invariant = invariant;
+  return options;
+}
+
+// The same with places and rows for all branches of four sequences.
+inline LoadOptions with_branches(int64_t kv_tokens = 0, bool invariant = true) {
+  LoadOptions options = with_logit_rows(kv_tokens, invariant);
+  options.branches = 12;
+  options.rows = options.logit_rows = 128;
   return options;
 }
 
@@ -81,15 +90,80 @@ class DraftsTest : public testing::TestWithParam<Where> {
     return heard;
   }
 
-  KnownTexts knowing(Kind kind, const Make& make, const Answers& answers) const {
-    KnownTexts drafter(kind, vocab_);
+  // Tells a drafter the prompts and answers of a run.
+  template <class TestDrafter>
+  static void teach(TestDrafter& drafter, const Make& make, const Answers& answers) {
     const auto requests = make();
     for (const auto& [key, answer] : answers) {
       auto text = requests[key.first].prompt;
       text.insert(text.end(), answer.tokens.begin(), answer.tokens.end());
       drafter.know(std::move(text));
     }
+  }
+
+  KnownTexts knowing(Kind kind, const Make& make, const Answers& answers) const {
+    KnownTexts drafter(kind, vocab_);
+    teach(drafter, make, answers);
     return drafter;
+  }
+
+  // The engine finds all of the prompt in the prefix tree, and answers with these tokens.
+  void expect_cached(const Request& request, const std::vector<int32_t>& tokens) {
+    std::vector<int32_t> heard;
+    int32_t cached = 0;
+    engine_->submit(request);
+    while (engine_->step([&](const Emission& e) {
+      heard.push_back(e.token);
+      cached = e.cached_tokens;
+    })) {
+    }
+    EXPECT_EQ(heard, tokens);
+    EXPECT_EQ(cached, static_cast<int32_t>(request.prompt.size()) - 1) << "all of it was found";
+  }
+
+  // Requests that arrive and are cancelled while others run get the answers that they get alone.
+  void expect_any_order(std::mt19937& random, const std::vector<Request>& asked, const Answers& alone,
+                        const EngineOptions& options) {
+    engine_ = std::make_unique<Engine>(*runner_, options);
+    std::map<RequestId, size_t> index;
+    Answers heard;
+    std::set<std::pair<size_t, int32_t>> cancelled;
+    const auto step = [&] {
+      return engine_->step([&](const Emission& e) {
+        const std::pair key(index.at(e.id), e.choice);
+        EXPECT_FALSE(cancelled.contains(key));
+        EXPECT_EQ(heard[key].finish, FinishReason::None);
+        if (e.token >= 0) heard[key].tokens.push_back(e.token);
+        heard[key].finish = e.finish;
+        heard[key].is_end = e.is_end;
+      });
+    };
+    for (size_t next = 0; next < asked.size();) {
+      const auto dice = random() % 8;
+      if (dice < 2) {
+        index.emplace(engine_->submit(asked[next]), next);
+        ++next;
+      } else if (dice == 2 && !index.empty()) {
+        const auto& [id, which] = *std::next(index.begin(), static_cast<ptrdiff_t>(random() % index.size()));
+        const auto choice = static_cast<int32_t>(random() % 3);
+        if (choice >= asked[which].choices || heard[{which, choice}].finish != FinishReason::None) continue;
+        engine_->cancel(id, choice);
+        cancelled.insert({which, choice});
+      } else {
+        step();
+      }
+    }
+    int steps = 0;
+    while (step()) ASSERT_LT(++steps, 10000);
+    for (const auto& [key, answer] : alone) {
+      if (cancelled.contains(key)) continue;
+      EXPECT_EQ(heard[key], answer) << "request " << key.first << " choice " << key.second;
+    }
+    stats_ = {};
+    engine_->fill(stats_);
+    EXPECT_EQ(stats_.kv_blocks_used, 0);
+    engine_.reset();
+    EXPECT_EQ(runner_->state().blocks().free(), runner_->state().blocks().size());
   }
 
   // With every drafter and several draft lengths the answers equal those without drafts.

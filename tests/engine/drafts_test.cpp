@@ -156,16 +156,7 @@ TEST_P(DraftsTest, ThePrefixTreeHoldsNoDrafts) {
   for (const Kind kind : {Kind::Wrong, Kind::HalfRight, Kind::Right}) {
     KnownTexts drafter = knowing(kind, make_first, answers);
     run(make_first, {.drafter = &drafter, .draft_tokens = 5});
-    std::vector<int32_t> heard;
-    int32_t cached = 0;
-    engine_->submit(second);
-    while (engine_->step([&](const Emission& e) {
-      heard.push_back(e.token);
-      cached = e.cached_tokens;
-    })) {
-    }
-    EXPECT_EQ(heard, wanted.at({0, 0}).tokens);
-    EXPECT_EQ(cached, static_cast<int32_t>(second.prompt.size()) - 1) << "all of it was found";
+    expect_cached(second, wanted.at({0, 0}).tokens);
   }
 }
 
@@ -251,46 +242,8 @@ TEST_P(DraftsTest, AnyOrderOfEvents) {
   const Answers alone = run(make, {.prefix_cache = false});
   start(with_logit_rows(192));
   KnownTexts drafter = knowing(Kind::HalfRight, make, alone);
-  Engine engine(*runner_, {.drafter = &drafter, .draft_tokens = 5});
-  std::map<RequestId, size_t> index;
-  Answers heard;
-  std::set<std::pair<size_t, int32_t>> cancelled;
-  size_t next = 0;
-  const auto step = [&] {
-    return engine.step([&](const Emission& e) {
-      const std::pair key(index.at(e.id), e.choice);
-      EXPECT_FALSE(cancelled.contains(key));
-      EXPECT_EQ(heard[key].finish, FinishReason::None);
-      if (e.token >= 0) heard[key].tokens.push_back(e.token);
-      heard[key].finish = e.finish;
-      heard[key].is_end = e.is_end;
-    });
-  };
-  while (next < asked.size()) {
-    const auto dice = random() % 8;
-    if (dice < 2) {
-      index.emplace(engine.submit(asked[next]), next);
-      ++next;
-    } else if (dice == 2 && !index.empty()) {
-      const auto& [id, which] = *std::next(index.begin(), static_cast<ptrdiff_t>(random() % index.size()));
-      const auto choice = static_cast<int32_t>(random() % 3);
-      if (choice >= asked[which].choices || heard[{which, choice}].finish != FinishReason::None) continue;
-      engine.cancel(id, choice);
-      cancelled.insert({which, choice});
-    } else {
-      step();
-    }
-  }
-  int steps = 0;
-  while (step()) ASSERT_LT(++steps, 10000);
-  for (const auto& [key, answer] : alone) {
-    if (cancelled.contains(key)) continue;
-    EXPECT_EQ(heard[key], answer) << "request " << key.first << " choice " << key.second;
-  }
-  EngineStats stats;
-  engine.fill(stats);
-  EXPECT_GT(stats.accepted_tokens, 0u);
-  EXPECT_EQ(stats.kv_blocks_used, 0);
+  expect_any_order(random, asked, alone, {.drafter = &drafter, .draft_tokens = 5});
+  EXPECT_GT(stats_.accepted_tokens, 0u);
 }
 
 std::shared_ptr<const Tokenizer> word_tokenizer(int32_t vocab) {

@@ -171,6 +171,15 @@ class HeadDrafterTest : public DraftsTest {
     }
     return all;
   }
+  // Greedy and drawn ones, with log-probabilities and with two choices.
+  std::vector<Request> mixed_requests() const {
+    auto all = requests(5, 20);
+    all[1].sampling = {.temperature = 0.9f, .seed = 4};
+    all[2].sampling = {.temperature = 0, .logprobs = 2};
+    all[3].choices = 2;
+    all[3].sampling = {.temperature = 1, .seed = 5};
+    return all;
+  }
   // Before the drafter, which refers to the runner.
   std::unique_ptr<HeadDrafter> drafter_;
 };
@@ -181,14 +190,7 @@ TEST_P(HeadDrafterTest, RandomHeadsChangeNoText) {
       if (std::string(c.name).ends_with("_gguf")) continue;
       SCOPED_TRACE(c.name);
       start(c, with_logit_rows());
-      const Make make = [&] {
-        auto all = requests(5, 20);
-        all[1].sampling = {.temperature = 0.9f, .seed = 4};
-        all[2].sampling = {.temperature = 0, .logprobs = 2};
-        all[3].choices = 2;
-        all[3].sampling = {.temperature = 1, .seed = 5};
-        return all;
-      };
+      const Make make = [&] { return mixed_requests(); };
       const Answers alone = run(make);
       EXPECT_EQ(run(make, with_drafts(4)), alone);
       EXPECT_GT(stats_.drafted_tokens, 50u);
@@ -225,25 +227,11 @@ TEST_P(HeadDrafterTest, RightHeadsAreAccepted) {
   }
 }
 
-LoadOptions with_branches(int64_t kv_tokens = 0) {
-  LoadOptions options = with_logit_rows(kv_tokens);
-  options.branches = 12;
-  options.rows = options.logit_rows = 128;
-  return options;
-}
-
 TEST_P(HeadDrafterTest, BranchesOfRandomHeadsChangeNoText) {
   for (const HeadCase& c : {kMtp[0], kMtp[1], kMtp[3], kEagle3[0], kEagle3[1]}) {
     SCOPED_TRACE(c.name);
     start(c, with_branches());
-    const Make make = [&] {
-      auto all = requests(5, 20);
-      all[1].sampling = {.temperature = 0.9f, .seed = 4};
-      all[2].sampling = {.temperature = 0, .logprobs = 2};
-      all[3].choices = 2;
-      all[3].sampling = {.temperature = 1, .seed = 5};
-      return all;
-    };
+    const Make make = [&] { return mixed_requests(); };
     const Answers alone = run(make);
     EngineOptions options = with_drafts(4);
     EXPECT_EQ(run(make, options), alone);
