@@ -1,6 +1,8 @@
 // Host side of the even stream of quantized weights (packed_stream.cuh).
 #include "kernels/grouped_linear/cuda/packed_stream.cuh"
 
+#include <cstdint>
+
 #include "hardware/cuda/check.h"
 #include "kernels/grouped_linear/cuda/kernels.h"
 #include "kernels/grouped_linear/cuda/sum_pairs.h"
@@ -25,9 +27,13 @@ class PackedStream final : public Kernel<GroupedLinearOp> {
   std::string_view name() const override { return name_; }
 
   bool can_run(const Problem& p, const Hardware& hardware) const override {
-    return is_gpu(hardware) && hardware.architecture == 90 && is_packed_grouped(p) && p.groups <= kStreamMostGroups &&
-           most_tiles(p.pairs(), p.groups, kTokens) <= int64_t{hardware.cores} * kMostTilesEach &&
-           block_of(format_of_units(p.format), p.gated).most_x_bytes >= x_bytes(format_of_units(p.format), p.rows, p.k);
+    if (!is_gpu(hardware) || hardware.architecture != 90 || !is_packed_grouped(p) || p.groups > kStreamMostGroups)
+      return false;
+    const int64_t pair_tiles = most_tiles(p.pairs(), p.groups, kTokens), tiles = tiles_of(p.gated ? p.n / 2 : p.n);
+    const DType format = format_of_units(p.format);
+    return pair_tiles <= int64_t{hardware.cores} * kMostTilesEach &&
+           pair_tiles * tiles <= int64_t{UINT32_MAX} / hardware.cores &&  // StreamShare multiplies in 32 bits
+           block_of(format, p.gated).most_x_bytes >= x_bytes(format, p.rows, p.k);
   }
   // Weights stream once for each tile of pairs, and warps decode them meanwhile.
   double estimate_us(const Problem& p, const Hardware& hardware) const override {
@@ -49,7 +55,7 @@ class PackedStream final : public Kernel<GroupedLinearOp> {
     const DType format = format_of_units(a.weights->format);
     const Block block = block_of(format, a.gated);
     PackedStreamParams params{grouped_params(a), units_of(a.weights->k), 0, block.most_x_bytes};
-    params.tiles = static_cast<int>(ceil_div(params.p.outputs, kUnitRows));
+    params.tiles = static_cast<int>(tiles_of(params.p.outputs));
     if (a.sum) params.p.y = products;
     LaunchShape shape;
     const int64_t items = most_tiles(a.routing.pairs(), a.weights->groups, kTokens) * params.tiles;
@@ -66,6 +72,7 @@ class PackedStream final : public Kernel<GroupedLinearOp> {
  private:
   static constexpr int kTokens = 8 * kGroups;
 
+  static int64_t tiles_of(int64_t outputs) { return ceil_div(outputs, kUnitRows); }
   static int units_of(int64_t k) { return static_cast<int>(ceil_div(k, kUnitColumns)); }
 
   // Of one tile of pairs.
