@@ -3,13 +3,6 @@
 #include <algorithm>
 
 namespace millrace {
-namespace {
-
-// A branch must raise the rate by this share. It changes neither whether a step is recorded nor what it launches, so
-// only the errors of the estimates count.
-constexpr double kBranchMargin = 0.03;
-
-}  // namespace
 
 void DraftPlan::reserve(size_t sequences, size_t rows) {
   queue_.reserve(sequences);
@@ -81,7 +74,7 @@ void DraftPlan::choose_branches(std::span<const DraftOffer> offers, const Limits
   for (size_t i = 0; i < offers.size(); ++i) {
     if (lengths_[i] > 0 && offers[i].branches > 0) push(branch_of(offers, i, 0, 1 - offers[i].chance));
   }
-  double best = (1 + kBranchMargin) * grown.rate;
+  double best = (1 + limits.margin) * grown.rate;
   size_t kept = 0;
   while (!queue_.empty() && grown.rows.branches < limits.branches) {
     const Next next = pop();

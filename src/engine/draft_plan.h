@@ -38,7 +38,7 @@ class DraftPlan {
   struct Limits {
     int64_t sequences = 0;  // generating ones: rows of the step without drafts
     int64_t rows = 0;       // for drafts, at most
-    double margin = 0;      // drafts must raise the rate by more than this share, because estimates err
+    double margin = 0;      // drafts, and then branches, must raise the rate by more than this: estimates err
     int64_t branches = 0;   // of all sequences, at most
   };
   // `step_us`: time of the step with such drafts. Returns the number of tokens to verify for each offer.

@@ -68,9 +68,9 @@ auto tree_of(double row_us, double branch_us) {
 
 TEST(DraftPlan, BranchesMustRaiseTheRate) {
   DraftPlan plan;
-  const auto width = [&](double chance, double other, double row_us, double branch_us) {
+  const auto width = [&](double chance, double other, double row_us, double branch_us, double margin = 0.03) {
     const std::vector<DraftOffer> one{{4, chance, 3, {other, other, other}}};
-    plan.choose(one, {.sequences = 1, .rows = 100, .branches = 3}, tree_of(row_us, branch_us));
+    plan.choose(one, {.sequences = 1, .rows = 100, .margin = margin, .branches = 3}, tree_of(row_us, branch_us));
     return plan.branches()[0];
   };
   EXPECT_EQ(width(0.7, 0.5, 0, 0), 3) << "0.4 tokens more than 2.8, then 0.2 and 0.1";
@@ -79,6 +79,8 @@ TEST(DraftPlan, BranchesMustRaiseTheRate) {
   EXPECT_EQ(width(0.7, 0.5, 30, 0), 0) << "five rows cost 15 %";
   EXPECT_EQ(width(0.98, 0.5, 0, 0), 0) << "the draft is hardly ever wrong";
   EXPECT_EQ(width(0.5, 0.01, 0, 0), 0) << "and so is its alternative right";
+  EXPECT_EQ(width(0.7, 0.2, 0, 0, 0.15), 0) << "15 % more tokens are needed, and three branches promise 13";
+  EXPECT_GT(width(0.7, 0.5, 0, 0, 0.15), 0);
 }
 
 TEST(DraftPlan, BranchesFitIntoRowsAndPlaces) {
